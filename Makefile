@@ -1,0 +1,99 @@
+# One build for everything. `./dev build` calls it; by hand: make V=asan -j4
+#
+#   V         release, asan, tsan, coverage or bugs (the simulator's planted bugs compiled in)
+#   build/$V  where all output goes: obj/, lib/, bin/
+#
+# A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/sim becomes bin/sim and bench/X.c becomes
+# bin/bench-X. Sources are found by wildcard, so a new file needs no change here. A new folder of src/ needs one line:
+# what it links with.
+
+V ?= release
+B := build/$V
+
+# Which libraries a folder's code needs, in link order. The same direction as tools/lint/edges.txt.
+needs_base := base
+needs_core := core base
+
+CC       = gcc
+AR       = ar
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wswitch-enum -Wformat=2 \
+            -Wvla -Wundef -Werror
+CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit
+STANDARD := -std=c17
+CFLAGS   := $(STANDARD) $(WARNINGS) -g
+LDFLAGS  :=
+
+san_flags := -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all
+
+ifeq ($V,release)
+    CFLAGS += -O2
+else ifeq ($V,asan)
+    CFLAGS += $(san_flags) -fsanitize=address,undefined
+    LDFLAGS += -fsanitize=address,undefined
+else ifeq ($V,tsan)
+    CFLAGS += $(san_flags) -fsanitize=thread
+    LDFLAGS += -fsanitize=thread
+else ifeq ($V,coverage)
+    CFLAGS += -O0 --coverage
+    LDFLAGS += --coverage
+else ifeq ($V,bugs)
+    CFLAGS += -O2
+    CPPFLAGS += -DCAPSTAN_PLANTED_BUGS
+else
+    $(error V=$V: no such variant; use release, asan, tsan, coverage or bugs)
+endif
+
+# What there is to build.
+folders   := $(sort $(patsubst src/%/,%,$(dir $(wildcard src/*/*.c))))
+unit      := $(sort $(patsubst tests/unit/%/,%,$(dir $(wildcard tests/unit/*/*.c))))
+unit_main := $(wildcard tests/unit/*.c)
+sim       := $(wildcard tests/sim/*.c)
+benches   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
+sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(unit_main) $(sim) $(wildcard bench/*.c))
+
+objects = $(patsubst %.c,$B/obj/%.o,$1)
+needs   = $(if $(needs_$1),$(needs_$1),$(error Makefile: say what $1 links with: needs_$1))
+libs    = $(patsubst %,$B/lib/lib%.a,$(filter $(folders),$(needs)))
+
+libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
+programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/bench-%,$(benches))
+
+.PHONY: all show-flags
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.SECONDARY:
+all: $(libraries) $(programs)
+
+# For the linters: what a source must be compiled with to be understood.
+show-flags:
+	@echo $(CPPFLAGS) $(STANDARD)
+
+# Two small files that change only when their content does: objects depend on the flags, archives and programs on the
+# list of sources, so that other flags recompile and a removed source leaves its archive.
+remember = $(shell mkdir -p $B && { printf '%s\n' '$(strip $2)' | cmp -s - $B/$1 || printf '%s\n' '$(strip $2)' >$B/$1; })
+$(call remember,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
+$(call remember,sources,$(sources))
+
+$B/obj/%.o: %.c $B/flags
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+define library
+$B/lib/lib$1.a: $(call objects,$(wildcard src/$1/*.c)) $B/sources
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$(AR) rcsD $$@ $$(filter %.o,$$^)
+endef
+$(foreach f,$(folders),$(eval $(call library,$f)))
+
+# $1 = program, $2 = its sources, $3 = the folder whose libraries it links with, $4 = more libraries
+define program
+$B/bin/$1: $(call objects,$2) $(call libs,$3) $B/sources
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $$(filter %.o %.a,$$^) $4 -o $$@
+endef
+$(foreach u,$(unit),$(eval $(call program,unit-$u,$(wildcard tests/unit/$u/*.c) $(unit_main),$u,-lcmocka)))
+$(if $(sim),$(eval $(call program,sim,$(sim),core)))
+$(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c,$b)))
+
+-include $(patsubst %.o,%.d,$(call objects,$(sources)))

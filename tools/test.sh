@@ -1,0 +1,156 @@
+#!/bin/sh
+# test.sh [--coverage] [NAME] - runs the test suites, or those whose name contains NAME. Run through ./dev test.
+#
+# Every suite is a command whose output ends with `N passed, N failed`. One that dies without that line, that leaves with
+# an error although it counted none, or whose program did not build, counts as one failure. The last line of all output is
+# the sum. tests/README.md says what each suite is for.
+set -eu
+cd "$(dirname "$0")/.."
+
+coverage=
+filter=
+for argument in "$@"; do
+    case $argument in
+    --coverage) coverage=yes ;;
+    -*)
+        echo "dev: test: unknown option '$argument'" >&2
+        echo '  hint: ./dev help' >&2
+        exit 2
+        ;;
+    *)
+        if [ -n "$filter" ]; then
+            echo "dev: test: one NAME only, got '$filter' and '$argument'" >&2
+            exit 2
+        fi
+        filter=$argument
+        ;;
+    esac
+done
+
+tools/setup.sh
+
+logs=build/test
+suite_seconds_max=900
+coverage_percent_min=90
+rm -rf "$logs"
+mkdir -p "$logs"
+: >"$logs/table"
+passed=0
+failed=0
+
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+record() { # NAME PASSED FAILED MILLISECONDS
+    printf '%s %s %s %s\n' "$@" >>"$logs/table"
+    passed=$((passed + $2))
+    failed=$((failed + $3))
+}
+
+wanted() { # NAME
+    case $1 in *"$filter"*) return 0 ;; esac
+    return 1
+}
+
+run() { # NAME COMMAND...: runs the command as a suite
+    name=$1
+    shift
+    echo
+    echo "== $name"
+    log=$logs/$name.log
+    start_ms=$(now_ms)
+    {
+        status=0
+        timeout --foreground "$suite_seconds_max" "$@" 2>&1 </dev/null || status=$?
+        echo "$status" >"$log.status"
+    } | tee "$log"
+    took_ms=$(($(now_ms) - start_ms))
+    status=$(cat "$log.status")
+    counts=$(sed -n 's/^\([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
+    suite_passed=${counts% *}
+    suite_failed=${counts#* }
+    if [ -z "$counts" ]; then
+        echo "$name: ended with status $status and without a count"
+        suite_passed=0
+        suite_failed=1
+    elif [ "$status" -ne 0 ] && [ "$suite_failed" -eq 0 ]; then
+        echo "$name: ended with status $status"
+        suite_failed=1
+    fi
+    record "$name" "$suite_passed" "$suite_failed" "$took_ms"
+}
+
+built=' '
+build() { # VARIANT: builds it once; the time shows in the table
+    case $built in
+    *" $1=ok "*) return 0 ;;
+    *" $1=failed "*) return 1 ;;
+    esac
+    echo
+    echo "== build/$1"
+    start_ms=$(now_ms)
+    outcome=ok
+    make --no-print-directory -s -k -j"$(getconf _NPROCESSORS_ONLN)" V="$1" 2>&1 || outcome=failed
+    built="$built$1=$outcome "
+    record "build/$1" 0 "$([ $outcome = ok ] && echo 0 || echo 1)" $(($(now_ms) - start_ms))
+    [ $outcome = ok ]
+}
+
+suite() { # NAME COMMAND...
+    wanted "$1" || return 0
+    run "$@"
+}
+
+suite_of() { # VARIANTS NAME COMMAND...: a suite that needs builds; the failure of a build is counted with the build
+    variants=$1
+    shift
+    wanted "$1" || return 0
+    for variant in $variants; do
+        build "$variant" || {
+            echo "$1: left out, build/$variant failed"
+            return 0
+        }
+    done
+    run "$@"
+}
+
+there_are() { # FILE...: did the pattern match anything?
+    [ -e "$1" ]
+}
+
+if [ -n "$coverage" ]; then
+    suite_of coverage coverage tools/coverage.sh "$coverage_percent_min"
+else
+    suite lint tools/lint/lint.sh .
+    suite lint-selftest tests/lint/selftest.sh
+    suite duckdb tools/check-duckdb.sh .cache/duckdb
+    if there_are src/core/*.c; then
+        suite_of release core-symbols tools/check-core-symbols.sh build/release
+    fi
+    for folder in tests/unit/*/; do
+        folder=$(basename "$folder")
+        there_are tests/unit/"$folder"/*.c || continue
+        suite_of asan "unit-$folder" "build/asan/bin/unit-$folder"
+        suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder"
+    done
+    if there_are tests/sim/*.c; then
+        suite_of release sim build/release/bin/sim --seeds 1..1000
+        suite_of release sim-failed-seeds tools/replay-failed-seeds.sh build/release/bin/sim tests/sim/failed-seeds.txt
+        suite_of 'release asan' sim-replay tools/check-replay.sh build/release/bin/sim build/asan/bin/sim
+        suite_of bugs sim-bugs build/bugs/bin/sim --selftest
+    fi
+fi
+
+if [ ! -s "$logs/table" ]; then
+    echo "dev: test: no suite has '$filter' in its name" >&2
+    echo '0 passed, 0 failed'
+    exit 1
+fi
+
+echo
+awk '
+    BEGIN { printf "%-24s %8s %8s %10s\n", "suite", "passed", "failed", "seconds" }
+    { printf "%-24s %8d %8d %10.1f\n", $1, $2, $3, $4 / 1000; total += $4 }
+    END { printf "%-24s %8s %8s %10.1f\n", "all", "", "", total / 1000 }' "$logs/table"
+echo
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
