@@ -86,12 +86,9 @@ static void join(struct bench *b, const char *worker_id)
 
 static void submit(struct bench *b, const char *job_id, const struct stage_spec *stages, uint32_t n)
 {
-    step(b, &(struct command){.kind = CMD_SUBMIT,
-                              .u.submit = {.job_id = job_id,
-                                           .kind = JOB_KIND_TREE,
-                                           .priority = 2,
-                                           .stages = stages,
-                                           .n_stages = n}});
+    step(b, &(struct command){
+                .kind = CMD_SUBMIT,
+                .u.submit = {.job_id = job_id, .kind = JOB_KIND_TREE, .priority = 2, .stages = stages, .n_stages = n}});
 }
 
 static void submit_tasks(struct bench *b, const char *job_id, uint32_t n_tasks)
@@ -124,11 +121,9 @@ static void succeed(struct bench *b, const char *worker_id, const struct assignm
     for (const struct assignment *a = first; a != NULL && at < n; a = a->next) {
         reports[at++] = (struct task_report){.ref = a->ref, .state = TASK_SUCCEEDED};
     }
-    step(b, &(struct command){.kind = CMD_REPORT,
-                              .u.report = {.worker_id = worker_id,
-                                           .incarnation = "i1",
-                                           .reports = reports,
-                                           .n_reports = at}});
+    step(b, &(struct command){
+                .kind = CMD_REPORT,
+                .u.report = {.worker_id = worker_id, .incarnation = "i1", .reports = reports, .n_reports = at}});
 }
 
 /* ---- figures ---- */
@@ -304,11 +299,10 @@ static double heartbeat_core_share(uint32_t n_workers)
     int rounds = 5;
     for (int round = 0; round < rounds; round++) {
         for (uint32_t w = 0; w < n_workers; w++) {
-            step(&b, &(struct command){.kind = CMD_HEARTBEAT,
-                                       .u.heartbeat = {.worker_id = names[w],
-                                                       .incarnation = "i1",
-                                                       .running = &refs[w * 8],
-                                                       .n_running = 8}});
+            step(&b, &(struct command){
+                         .kind = CMD_HEARTBEAT,
+                         .u.heartbeat = {
+                             .worker_id = names[w], .incarnation = "i1", .running = &refs[w * 8], .n_running = 8}});
             if (w % 16 == 0) { /* the batches that a busy loop would have */
                 tick(&b);
                 effects_reset(&b.fx);
@@ -397,8 +391,10 @@ static void run_heartbeats(bool quick)
 static const struct part {
     const char *name;
     void (*run)(bool quick);
-} parts[] = {
-    {"lifecycles", run_lifecycles}, {"assign", run_assign}, {"trees", run_trees}, {"heartbeats", run_heartbeats}};
+} parts[] = {{"lifecycles", run_lifecycles},
+             {"assign", run_assign},
+             {"trees", run_trees},
+             {"heartbeats", run_heartbeats}};
 
 static int usage(const char *argument)
 {

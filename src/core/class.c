@@ -50,8 +50,7 @@ static void holder_add(struct link *link)
 {
     struct holder *holder = link->holder;
     uint8_t p = link->class->priority;
-    holder->ready[p] =
-        mem_grow(holder->ready[p], &holder->cap[p], holder->n_ready[p] + 1, sizeof *holder->ready[p]);
+    holder->ready[p] = mem_grow(holder->ready[p], &holder->cap[p], holder->n_ready[p] + 1, sizeof *holder->ready[p]);
     holder->ready[p][holder->n_ready[p]++] = link;
     link->is_queued = true;
 }
@@ -447,8 +446,7 @@ void class_check_stuck(struct core *core)
         } else if (class->unmatched_at_ms == 0) {
             class->unmatched_at_ms = unmatched_since(core, class);
         }
-        if (class->unmatched_at_ms != 0 &&
-            core->now_ms - class->unmatched_at_ms >= core->config.stuck_task_warn_ms) {
+        if (class->unmatched_at_ms != 0 && core->now_ms - class->unmatched_at_ms >= core->config.stuck_task_warn_ms) {
             stuck_report(core, class);
         }
     }

@@ -71,14 +71,14 @@ struct stage_spec {
     const struct task_spec *tasks; /* NULL: all digests are zero */
     uint32_t n_tasks;              /* at least 1 */
     enum output_kind output;
-    uint32_t partitions;    /* OUTPUT_SHUFFLE: at least 1 */
-    uint32_t max_attempts;  /* 0: as configured */
-    int64_t backoff_ms;     /* -1: as configured */
-    uint32_t timeout_ms;    /* 0: none */
-    bool nondeterministic;  /* redoing a task of it restarts all readers */
-    bool exclusive;         /* the worker stops it at its own lease deadline */
-    bool planning;          /* its report may add stages */
-    bool child;             /* runs as a job of its own: no worker, no lease */
+    uint32_t partitions;   /* OUTPUT_SHUFFLE: at least 1 */
+    uint32_t max_attempts; /* 0: as configured */
+    int64_t backoff_ms;    /* -1: as configured */
+    uint32_t timeout_ms;   /* 0: none */
+    bool nondeterministic; /* redoing a task of it restarts all readers */
+    bool exclusive;        /* the worker stops it at its own lease deadline */
+    bool planning;         /* its report may add stages */
+    bool child;            /* runs as a job of its own: no worker, no lease */
 };
 
 struct cmd_submit {
@@ -202,8 +202,8 @@ struct command {
         struct cmd_retry retry;
         struct cmd_set_node set_node;
         struct cmd_child_failed child_failed;
-        const struct row *load;      /* CMD_LOAD */
-        const char *loaded_job;      /* CMD_LOADED_JOB: its id */
+        const struct row *load; /* CMD_LOAD */
+        const char *loaded_job; /* CMD_LOADED_JOB: its id */
     } u;
 };
 

@@ -59,13 +59,13 @@ struct class {
     char **avoid; /* sorted; the tasks failed there before */
     uint32_t n_avoid;
     uint8_t priority;
-    bool child; /* runs as a job, not on a worker */
+    bool child;        /* runs as a job, not on a worker */
     bool is_announced; /* every link is in its holder, as far as anybody knows */
     uint64_t hash;
     uint32_t refs; /* queues of jobs */
     struct link *links;
-    struct list queue;      /* of struct jobqueue.in_class, in turn order: those with ready tasks */
-    struct list stuck;      /* those of them that were reported as stuck */
+    struct list queue;       /* of struct jobqueue.in_class, in turn order: those with ready tasks */
+    struct list stuck;       /* those of them that were reported as stuck */
     int64_t unmatched_at_ms; /* since when no live worker fits; 0: one does, or nobody waits */
     struct list in_core;
     struct list in_unused;
@@ -124,10 +124,11 @@ struct timer {
     enum timer_kind kind;
 };
 
-/* A task in backoff. */
+/* A task in backoff. After a load the timer may be earlier than `ready_at_ms`: no wait is longer than its maximum. */
 struct backoff {
-    struct timer timer; /* key: ready_at_ms */
+    struct timer timer;
     struct task *task;
+    int64_t ready_at_ms; /* durable */
 };
 
 #define TASK_IN_HEAP 1u /* it has an entry of its own in its queue */
@@ -171,7 +172,7 @@ struct stage {
     struct job *job;
     struct jobqueue *queue;
     struct task *tasks;
-    char *name;         /* durable; NULL: none */
+    char *name;          /* durable; NULL: none */
     uint64_t *recovered; /* durable; marks of the incarnations whose loss this stage recovered from */
     struct stage *next_work;
     struct stage *next_recovery;
@@ -225,8 +226,8 @@ struct job {
     bool has_stage_array; /* `stages` is not part of a block */
     uint64_t hash;
     uint64_t key_hash;
-    char *name;              /* durable */
-    char *idempotency_key;   /* durable */
+    char *name;            /* durable */
+    char *idempotency_key; /* durable */
     struct edge *edges;
     struct task *parent;     /* durable; of a child job */
     struct block *blocks;    /* memory of stages and tasks */
@@ -293,14 +294,14 @@ struct worker {
     struct list in_hot;
     struct list in_served;
     struct timer watch;     /* attended time: leases, liveness, dead, forgotten */
-    struct timer blacklist; /* key: durable blacklisted_until_ms */
+    struct timer blacklist; /* when the blacklisting ends */
     struct poll poll;
     struct stop *stops;
     struct assignment *given, **given_end;
     double load;
-    int64_t last_seen_ms;     /* attended time */
-    int64_t heartbeat_at_ms;  /* leader time */
-    int64_t registered_at_ms; /* durable */
+    int64_t last_seen_ms;         /* attended time */
+    int64_t heartbeat_at_ms;      /* leader time */
+    int64_t registered_at_ms;     /* durable */
     int64_t blacklisted_until_ms; /* durable */
     uint32_t n_given;
     uint32_t n_stops;
@@ -309,9 +310,9 @@ struct worker {
     uint32_t failures; /* durable */
     uint32_t slots;    /* durable */
     uint32_t beat;
-    uint8_t status;    /* durable */
-    bool draining;     /* durable */
-    bool is_live;      /* durable: registered, and heard of lately */
+    uint8_t status; /* durable */
+    bool draining;  /* durable */
+    bool is_live;   /* durable: registered, and heard of lately */
     bool is_counted_live;
     bool is_counted_able;
 };
@@ -341,8 +342,8 @@ struct core {
     struct list served;
     struct list ended;
     struct holder child_holder;
-    struct heap timers;   /* leader time */
-    struct heap watches;  /* attended time */
+    struct heap timers;  /* leader time */
+    struct heap watches; /* attended time */
     struct timer stuck;
     struct stage *recoveries; /* stages with something due */
     struct lease *lease_pool;
@@ -377,7 +378,7 @@ struct lease_token core__draw(struct core *core);
 
 struct reply *core__reply(struct core *core, uint64_t to, enum reply_kind kind);
 void core__reply_error(struct core *core, uint64_t to, enum err code, const char *message);
-const char *core__text(struct core *core, const char *text); /* copy into the effects */
+const char *core__text(struct core *core, const char *text);    /* copy into the effects */
 const char *core__clip(struct core *core, const char *message); /* a message of bounded length */
 const char *core__job_id(struct core *core, const struct job *job);
 struct task_ref core__ref(struct core *core, const struct task *task);
@@ -493,6 +494,7 @@ void task_avoid(struct core *core, struct task *task, const char *worker_id);
 void task_set_backoff(struct core *core, struct task *task, int64_t ready_at_ms);
 void task_clear_backoff(struct core *core, struct task *task);
 int64_t task_ready_at(const struct task *task);
+int64_t task_timer_at(const struct task *task);
 
 /* ---- lease.c ---- */
 
@@ -525,6 +527,7 @@ void worker_tell_stop(struct core *core, struct worker *worker, const struct tas
 
 /* ---- poll.c ---- */
 
+uint32_t worker_count_alike(const struct worker *worker, const struct job *job, const struct need *need);
 void poll_open(struct core *core, const struct command *command);
 void poll_close(struct core *core, struct worker *worker);
 void poll_refuse(struct core *core, struct worker *worker, enum refusal refusal);

@@ -210,8 +210,7 @@ void core__emit_stage(struct core *core, const struct stage *stage, bool is_new)
     row->stage = stage->id;
     row->spec = is_new ? stage_spec_of(core, stage) : NULL;
     row->n_recovered = stage->n_recovered;
-    row->recovered =
-        arena_copy(&core->fx->arena, stage->recovered, stage->n_recovered * sizeof *stage->recovered);
+    row->recovered = arena_copy(&core->fx->arena, stage->recovered, stage->n_recovered * sizeof *stage->recovered);
 }
 
 static struct string_list failed_on(struct core *core, const struct task *task)
@@ -366,8 +365,7 @@ void core__emit_child(struct core *core, const struct task *task)
     fx->children_end = &start->next;
 }
 
-static struct row_event *emit_event(struct core *core, enum event_type type, const char *worker_id,
-                                    const char *message)
+static struct row_event *emit_event(struct core *core, enum event_type type, const char *worker_id, const char *message)
 {
     struct row_event *row = emit(core, ROW_EVENT, sizeof *row);
     row->seq = ++core->event_seq;

@@ -137,7 +137,7 @@ struct effects {
     struct child_start *children, **children_end;
     uint32_t n_rows;
     uint32_t n_replies;
-    int64_t wake_at_ms; /* send CMD_TICK no later than this */
+    int64_t wake_at_ms;                  /* send CMD_TICK no later than this */
     const char *last_job_id;             /* copied already; rows in a row often share them */
     uint64_t last_job_serial;            /* of that job */
     const struct requirement *last_need; /* likewise */

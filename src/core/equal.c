@@ -47,8 +47,7 @@ static bool same_avoided(const struct task *a, const struct task *b)
 {
     const struct class *x = task_queue(a)->class;
     const struct class *y = task_queue(b)->class;
-    if (x->n_avoid != y->n_avoid || x->priority != y->priority ||
-        !requirement_equal(x->need->value, y->need->value)) {
+    if (x->n_avoid != y->n_avoid || x->priority != y->priority || !requirement_equal(x->need->value, y->need->value)) {
         return false;
     }
     for (uint32_t i = 0; i < x->n_avoid; i++) {

@@ -183,9 +183,9 @@ static void tell_parent(struct core *core, struct job *job)
         task_succeed(core, task, NULL);
         return;
     }
-    const char *text = arena_format(&core->fx->arena, "child job %s %s%s%s", job->id,
-                                    job_state_name((enum job_state)job->state), job->message != NULL ? ": " : "",
-                                    job->message != NULL ? job->message : "");
+    const char *text =
+        arena_format(&core->fx->arena, "child job %s %s%s%s", job->id, job_state_name((enum job_state)job->state),
+                     job->message != NULL ? ": " : "", job->message != NULL ? job->message : "");
     task_retry_or_fail(core, task, text, false, true);
 }
 
@@ -343,8 +343,7 @@ void job_submit(struct core *core, const struct command *command)
 }
 
 /* A planning task's result: the job grows. */
-enum err job_add_stages(struct core *core, struct job *job, const struct stage_spec *specs, uint32_t n,
-                        struct error *e)
+enum err job_add_stages(struct core *core, struct job *job, const struct stage_spec *specs, uint32_t n, struct error *e)
 {
     enum err err = stages_check(job, specs, n, e);
     if (err != ERR_OK) {

@@ -29,12 +29,11 @@ static void load_job(struct core *core, const struct row_job *row)
     job_index_key(core, job);
     if (row->parent.task.job_id != NULL) {
         core->parents = mem_grow(core->parents, &core->cap_parents, core->n_parents + 1, sizeof *core->parents);
-        core->parents[core->n_parents++] =
-            (struct pending_parent){.child = job,
-                                    .job_id = mem_strdup(row->parent.task.job_id),
-                                    .stage = row->parent.task.stage,
-                                    .task = row->parent.task.task,
-                                    .attempt = row->parent.attempt};
+        core->parents[core->n_parents++] = (struct pending_parent){.child = job,
+                                                                   .job_id = mem_strdup(row->parent.task.job_id),
+                                                                   .stage = row->parent.task.stage,
+                                                                   .task = row->parent.task.task,
+                                                                   .attempt = row->parent.attempt};
     }
 }
 
@@ -54,7 +53,8 @@ static void load_stage(struct core *core, const struct row_stage *row)
         stage_add_edge(job, spec->parents[k].stage, stage->id, &spec->parents[k]);
     }
     stage->n_recovered = row->n_recovered;
-    stage->recovered = row->n_recovered > 0 ? mem_copy(row->recovered, row->n_recovered * sizeof *row->recovered) : NULL;
+    stage->recovered =
+        row->n_recovered > 0 ? mem_copy(row->recovered, row->n_recovered * sizeof *row->recovered) : NULL;
 }
 
 static struct task *load_find(struct core *core, struct task_ref ref)
@@ -82,8 +82,7 @@ static void load_task(struct core *core, const struct row_task *row)
         task_avoid(core, task, row->failed_on.items[i]);
     }
     if (row->state == TASK_QUEUED && row->ready_at_ms > core->now_ms) {
-        int64_t latest_ms = core->now_ms + BACKOFF_MS_MAX + BACKOFF_MS_MAX / 5;
-        task_set_backoff(core, task, row->ready_at_ms < latest_ms ? row->ready_at_ms : latest_ms);
+        task_set_backoff(core, task, row->ready_at_ms);
     }
 }
 
@@ -207,8 +206,7 @@ static void connect_children(struct core *core)
 {
     for (uint32_t i = 0; i < core->n_parents; i++) {
         const struct pending_parent *pending = &core->parents[i];
-        struct task *task =
-            load_find(core, (struct task_ref){pending->job_id, pending->stage, pending->task});
+        struct task *task = load_find(core, (struct task_ref){pending->job_id, pending->stage, pending->task});
         if (task != NULL && task->stage->child && task->state == TASK_RUNNING && task->attempt == pending->attempt &&
             !job_state_is_terminal((enum job_state)pending->child->state)) {
             pending->child->parent = task;
@@ -262,10 +260,6 @@ void load_done(struct core *core)
     }
     cursor = 0;
     for (struct worker *worker; (worker = map_next(&core->workers, &cursor)) != NULL;) {
-        int64_t latest_ms = core->now_ms + core->config.blacklist_ttl_ms;
-        if (worker->blacklisted_until_ms != INT64_MAX && worker->blacklisted_until_ms > latest_ms) {
-            worker->blacklisted_until_ms = latest_ms;
-        }
         worker->last_seen_ms = core->attended_ms;
         worker_arm_blacklist(core, worker);
         profile_recount(core, worker);

@@ -92,30 +92,28 @@ bool output_is_current(const struct task *task)
     return task->state == TASK_SUCCEEDED && task->output != NULL && task->output->attempt == task->attempt;
 }
 
-/* Who may register an output for `ref`: the holder of the lease, or the winner again. */
-static enum refusal may_register(struct core *core, const struct attempt_ref *ref, const char *worker_id,
-                                 enum output_kind kind, struct task **out_task, bool *out_again)
+/*
+ * The task for which an output may be registered now: the one whose lease `ref` proves. NULL with REFUSE_NONE if the
+ * attempt has registered and won already, so that there is nothing to do; NULL with a reason if it may not.
+ */
+static struct task *may_register(struct core *core, const struct attempt_ref *ref, const char *worker_id,
+                                 enum output_kind kind, enum refusal *out_refusal)
 {
-    enum refusal refusal;
-    struct task *task = attempt_find(core, ref, &refusal);
-    *out_again = false;
+    struct task *task = attempt_find(core, ref, out_refusal);
     if (task == NULL) {
-        return refusal;
+        return NULL;
     }
-    refusal = attempt_current(core, ref, task);
-    *out_again = output_is_current(task) && task->attempt == ref->attempt &&
-                 lease_token_equal(task->token, ref->token);
-    if (*out_again) {
-        return REFUSE_NONE;
+    if (output_is_current(task) && task->attempt == ref->attempt && lease_token_equal(task->token, ref->token)) {
+        return NULL;
     }
-    if (refusal != REFUSE_NONE) {
-        return refusal;
+    *out_refusal = attempt_current(core, ref, task);
+    if (*out_refusal == REFUSE_NONE && strcmp(task->u.lease->worker->id, worker_id) != 0) {
+        *out_refusal = REFUSE_WRONG_WORKER;
     }
-    if (strcmp(task->u.lease->worker->id, worker_id) != 0) {
-        return REFUSE_WRONG_WORKER;
+    if (*out_refusal == REFUSE_NONE && task->stage->output != kind) {
+        *out_refusal = REFUSE_BAD_OUTPUT;
     }
-    *out_task = task;
-    return task->stage->output == kind ? REFUSE_NONE : REFUSE_BAD_OUTPUT;
+    return *out_refusal == REFUSE_NONE ? task : NULL;
 }
 
 static void reply_accept(struct core *core, uint64_t to, enum refusal refusal)
@@ -129,13 +127,11 @@ static void reply_accept(struct core *core, uint64_t to, enum refusal refusal)
 void output_register_map(struct core *core, const struct command *command)
 {
     const struct cmd_map_output *cmd = &command->u.map_output;
-    struct task *task = NULL;
-    bool again;
-    enum refusal refusal = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_SHUFFLE, &task, &again);
-    if (refusal == REFUSE_NONE && !again && cmd->n_partitions != task->stage->partitions) {
+    enum refusal refusal;
+    struct task *task = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_SHUFFLE, &refusal);
+    if (task != NULL && cmd->n_partitions != task->stage->partitions) {
         refusal = REFUSE_BAD_OUTPUT;
-    }
-    if (refusal == REFUSE_NONE && !again) {
+    } else if (task != NULL) {
         struct output *output = output_new(task, cmd->n_partitions);
         memcpy(output->partitions, cmd->partitions, cmd->n_partitions * sizeof *cmd->partitions);
         for (uint32_t i = 0; i < cmd->n_partitions; i++) {
@@ -152,20 +148,22 @@ void output_register_map(struct core *core, const struct command *command)
     reply_accept(core, command->reply_to, refusal);
 }
 
+/* Whether so many bytes may lie in the store, besides what the job's other tasks have there. */
+static bool fits_inline(const struct task *task, uint64_t bytes)
+{
+    const struct output *before = task->output;
+    uint64_t others = task->stage->job->inline_bytes - (before != NULL && before->is_inline ? before->bytes : 0);
+    return bytes <= LIMIT_INLINE_RESULT_BYTES && others + bytes <= LIMIT_INLINE_RESULT_BYTES;
+}
+
 void output_register_results(struct core *core, const struct command *command)
 {
     const struct cmd_results *cmd = &command->u.results;
-    struct task *task = NULL;
-    bool again;
-    enum refusal refusal = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_RESULT, &task, &again);
-    if (refusal == REFUSE_NONE && !again && cmd->is_inline) {
-        const struct output *before = task->output;
-        uint64_t others = task->stage->job->inline_bytes - (before != NULL && before->is_inline ? before->bytes : 0);
-        if (cmd->bytes > LIMIT_INLINE_RESULT_BYTES || others + cmd->bytes > LIMIT_INLINE_RESULT_BYTES) {
-            refusal = REFUSE_INLINE_LIMIT;
-        }
-    }
-    if (refusal == REFUSE_NONE && !again) {
+    enum refusal refusal;
+    struct task *task = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_RESULT, &refusal);
+    if (task != NULL && cmd->is_inline && !fits_inline(task, cmd->bytes)) {
+        refusal = REFUSE_INLINE_LIMIT;
+    } else if (task != NULL) {
         bool touches_inline = cmd->is_inline || (task->output != NULL && task->output->is_inline);
         struct output *output = output_new(task, 0);
         output->worker_id = mem_strdup(cmd->worker_id);
@@ -357,6 +355,7 @@ static bool recovery_count(struct core *core, struct stage *stage, uint64_t mark
 static void lose_output(struct core *core, struct task *task)
 {
     struct stage *stage = task->stage;
+    ASSERT(task->output != NULL);
     uint64_t mark = task->output->incarnation_mark;
     uint32_t generation = task->output->generation;
     output_drop(core, task, true);

@@ -48,8 +48,8 @@ static const struct attempt_ref *take_stops(struct core *core, struct worker *wo
     struct attempt_ref *stop = arena_alloc(&core->fx->arena, worker->n_stops * sizeof *stop);
     for (uint32_t i = 0; i < worker->n_stops; i++) {
         const struct stop *from = &worker->stops[i];
-        stop[i] = (struct attempt_ref){
-            {core__text(core, from->job_id), from->stage, from->task}, from->attempt, from->token};
+        stop[i] =
+            (struct attempt_ref){{core__text(core, from->job_id), from->stage, from->task}, from->attempt, from->token};
         mem_free(from->job_id);
     }
     return stop;
@@ -134,19 +134,21 @@ void poll_due(struct core *core, struct worker *worker)
 
 /* ---- picking ---- */
 
-/* max_parallel_per_node: running attempts of this job's tasks with the same requirement on this worker. */
+/* Running attempts of this job's tasks with the same requirement on this worker. */
+uint32_t worker_count_alike(const struct worker *worker, const struct job *job, const struct need *need)
+{
+    uint32_t n = 0;
+    LIST_EACH(at, &worker->running) {
+        const struct task *task = CONTAINER_OF(at, struct lease, in_worker)->task;
+        n += task->stage->job == job && task_queue(task)->class->need == need;
+    }
+    return n;
+}
+
 static bool is_crowded(const struct jobqueue *queue, const struct worker *worker)
 {
     uint32_t limit = queue->class->need->value->max_parallel_per_node;
-    uint32_t n = 0;
-    if (limit == 0) {
-        return false;
-    }
-    LIST_EACH(at, &worker->running) {
-        const struct task *task = CONTAINER_OF(at, struct lease, in_worker)->task;
-        n += task->stage->job == queue->job && task_queue(task)->class->need == queue->class->need;
-    }
-    return n >= limit;
+    return limit > 0 && worker_count_alike(worker, queue->job, queue->class->need) >= limit;
 }
 
 /* The first queue in the class's line with a task that this worker (NULL: nobody in particular) may take. */
@@ -293,9 +295,8 @@ static void assign(struct core *core, struct jobqueue *queue, struct worker *wor
 static struct worker *prefer(struct core *core, struct jobqueue *queue, struct worker *worker)
 {
     struct worker *best = output_best_worker(jobqueue_top(core, queue));
-    if (best == NULL || best == worker || !list_is_linked(&best->in_parked) ||
-        !class_fits_worker(queue->class, best) || class_blocks_worker(core, queue->class, best) ||
-        is_crowded(queue, best)) {
+    if (best == NULL || best == worker || !list_is_linked(&best->in_parked) || !class_fits_worker(queue->class, best) ||
+        class_blocks_worker(core, queue->class, best) || is_crowded(queue, best)) {
         return worker;
     }
     return best;

@@ -60,7 +60,7 @@ enum err core_task_status(const struct core *core, struct task_ref ref, struct t
         .failures = task->failures,
         .token = task->token,
         .worker_id = leased ? task->u.lease->worker->id : NULL,
-        .ready_at_ms = task_ready_at(task),
+        .ready_at_ms = task_timer_at(task),
     };
     return ERR_OK;
 }

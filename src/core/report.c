@@ -107,9 +107,8 @@ static enum refusal take_success(struct core *core, struct task *task, const str
         return core__refused(core, REFUSE_BAD_OUTPUT);
     }
     if (report->n_added > 0) {
-        enum err err = stage->planning
-                           ? job_add_stages(core, stage->job, report->added, report->n_added, &e)
-                           : error_set(&e, ERR_INVALID, "only planning tasks may add stages");
+        enum err err = stage->planning ? job_add_stages(core, stage->job, report->added, report->n_added, &e)
+                                       : error_set(&e, ERR_INVALID, "only planning tasks may add stages");
         if (err != ERR_OK) {
             const char *text = arena_format(&core->fx->arena, "the plan is not valid: %s", e.message);
             task_retry_or_fail(core, task, text, false, true);

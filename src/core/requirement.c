@@ -162,10 +162,9 @@ static bool capabilities_equal(struct capability_list a, struct capability_list 
 
 bool requirement_equal(const struct requirement *a, const struct requirement *b)
 {
-    return text_equal(a->executor, b->executor) && strings_equal(a->ops, b->ops) &&
-           text_equal(a->engine, b->engine) && strings_equal(a->any_executors, b->any_executors) &&
-           capabilities_equal(a->capabilities, b->capabilities) && strings_equal(a->allowed_nodes, b->allowed_nodes) &&
-           strings_equal(a->forbidden_nodes, b->forbidden_nodes) &&
+    return text_equal(a->executor, b->executor) && strings_equal(a->ops, b->ops) && text_equal(a->engine, b->engine) &&
+           strings_equal(a->any_executors, b->any_executors) && capabilities_equal(a->capabilities, b->capabilities) &&
+           strings_equal(a->allowed_nodes, b->allowed_nodes) && strings_equal(a->forbidden_nodes, b->forbidden_nodes) &&
            a->max_parallel_per_node == b->max_parallel_per_node;
 }
 

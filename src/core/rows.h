@@ -49,15 +49,15 @@ struct row {
 struct row_job {
     struct row row;
     bool is_new;
-    uint8_t priority;        /* (new) */
-    bool stop_on_failure;    /* (new) */
-    enum job_kind kind;      /* (new) */
-    const char *job_id;      /* key */
-    const char *name;        /* (new) may be NULL */
+    uint8_t priority;            /* (new) */
+    bool stop_on_failure;        /* (new) */
+    enum job_kind kind;          /* (new) */
+    const char *job_id;          /* key */
+    const char *name;            /* (new) may be NULL */
     const char *idempotency_key; /* (new) may be NULL */
-    struct digest content;   /* (new) */
-    struct attempt_ref parent; /* (new) job_id NULL: a job of its own */
-    int64_t submitted_at_ms; /* (new) */
+    struct digest content;       /* (new) */
+    struct attempt_ref parent;   /* (new) job_id NULL: a job of its own */
+    int64_t submitted_at_ms;     /* (new) */
     enum job_state state;
     int64_t started_at_ms;  /* 0: not yet */
     int64_t finished_at_ms; /* 0: not yet */

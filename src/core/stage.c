@@ -80,8 +80,8 @@ static bool is_inner(const struct job *job, const struct stage_parent *parent)
 }
 
 struct cycle_check {
-    uint32_t *open;     /* per stage: parents that are not done */
-    uint32_t *first;    /* per stage: where its children begin in `children`; one more at the end */
+    uint32_t *open;  /* per stage: parents that are not done */
+    uint32_t *first; /* per stage: where its children begin in `children`; one more at the end */
     uint32_t *children;
     uint32_t *work; /* stages without open parents, in the order in which they were found */
 };
@@ -193,8 +193,8 @@ struct stage *stage_find(const struct job *job, uint32_t stage)
 void stage_add_edge(struct job *job, uint32_t parent, uint32_t child, const struct stage_parent *spec)
 {
     job->edges = mem_grow(job->edges, &job->cap_edges, job->n_edges + 1, sizeof *job->edges);
-    job->edges[job->n_edges++] = (struct edge){
-        .parent = parent, .child = child, .read = (uint8_t)spec->read, .optional = spec->optional};
+    job->edges[job->n_edges++] =
+        (struct edge){.parent = parent, .child = child, .read = (uint8_t)spec->read, .optional = spec->optional};
 }
 
 /* Chains the edges from `first` on. */

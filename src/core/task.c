@@ -56,6 +56,13 @@ void task_move(struct core *core, struct task *task, enum task_state to)
 int64_t task_ready_at(const struct task *task)
 {
     bool waits = task->state == TASK_QUEUED && task->u.backoff != NULL;
+    return waits ? task->u.backoff->ready_at_ms : 0;
+}
+
+/* When its backoff really ends; 0: it is in none. */
+int64_t task_timer_at(const struct task *task)
+{
+    bool waits = task->state == TASK_QUEUED && task->u.backoff != NULL;
     return waits ? task->u.backoff->timer.node.key : 0;
 }
 
@@ -74,7 +81,9 @@ void task_set_backoff(struct core *core, struct task *task, int64_t ready_at_ms)
 {
     struct backoff *backoff = mem_calloc(1, sizeof *backoff);
     backoff->timer.kind = TIMER_RETRY;
-    backoff->timer.node.key = ready_at_ms;
+    int64_t latest_ms = core->now_ms + BACKOFF_MS_MAX + BACKOFF_MS_MAX / 5;
+    backoff->ready_at_ms = ready_at_ms;
+    backoff->timer.node.key = ready_at_ms < latest_ms ? ready_at_ms : latest_ms;
     backoff->task = task;
     task->u.backoff = backoff;
     heap_push(&core->timers, &backoff->timer.node);
@@ -158,10 +167,10 @@ static void fail_for_good(struct core *core, struct task *task, const char *mess
     if (job->message == NULL) {
         struct arena *arena = &core->fx->arena;
         const char *text = message != NULL ? message : "no message";
-        const char *line = stage->name != NULL
-                               ? arena_format(arena, "task '%s' failed in attempt %u: %s", stage->name, task->attempt, text)
-                               : arena_format(arena, "task %u of stage %u failed in attempt %u: %s", task_index(task),
-                                              stage->id, task->attempt, text);
+        const char *line = stage->name != NULL ? arena_format(arena, "task '%s' failed in attempt %u: %s", stage->name,
+                                                              task->attempt, text)
+                                               : arena_format(arena, "task %u of stage %u failed in attempt %u: %s",
+                                                              task_index(task), stage->id, task->attempt, text);
         job->message = mem_strdup(line);
         if (!job->stop_on_failure) {
             core__emit_job(core, job, false);

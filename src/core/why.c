@@ -14,10 +14,20 @@ struct census {
     uint32_t matching;
     uint32_t blacklisted;
     uint32_t draining;
-    uint32_t avoided;
+    uint32_t full; /* of those that are neither */
 };
 
-static void count_worker(const struct class *class, const struct worker *worker, struct census *census)
+static bool is_full(const struct core *core, const struct job *job, const struct class *class,
+                    const struct worker *worker)
+{
+    uint32_t limit = class->need->value->max_parallel_per_node;
+    return worker->n_running >= core->config.max_concurrent_tasks_per_worker ||
+           (worker->slots > 0 && worker->n_running >= worker->slots) ||
+           (limit > 0 && worker_count_alike(worker, job, class->need) >= limit);
+}
+
+static void count_worker(const struct core *core, const struct job *job, const struct class *class,
+                         const struct worker *worker, struct census *census)
 {
     const struct requirement *need = class->need->value;
     uint32_t index = 0;
@@ -35,6 +45,7 @@ static void count_worker(const struct class *class, const struct worker *worker,
         census->matching++;
         census->blacklisted += worker->blacklisted_until_ms != 0;
         census->draining += worker->draining && worker->blacklisted_until_ms == 0;
+        census->full += worker_is_able(worker) && is_full(core, job, class, worker);
     }
 }
 
@@ -96,7 +107,7 @@ const char *why_class(const struct core *core, const struct job *job, const stru
     size_t cursor = 0;
     for (const struct worker *worker; (worker = map_next(&core->workers, &cursor)) != NULL;) {
         if (worker->is_live) {
-            count_worker(class, worker, &census);
+            count_worker(core, job, class, worker, &census);
         }
     }
     if (class->child) {
@@ -115,6 +126,9 @@ const char *why_class(const struct core *core, const struct job *job, const stru
                             : census.draining == census.matching  ? "draining"
                                                                   : "blacklisted or draining");
     }
+    if (census.full < able) {
+        return "a matching worker has room but has not asked for work yet";
+    }
     return arena_format(arena, "all %u matching workers are full", census.matching);
 }
 
@@ -123,13 +137,10 @@ static const char *why_stage_waits(const struct stage *stage, struct arena *aren
     const struct job *job = stage->job;
     for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
         const struct stage *parent = job->stages[job->edges[i].parent];
-        uint32_t left = parent->n_tasks - parent->counts[TASK_SUCCEEDED];
-        if (job->edges[i].is_satisfied) {
-            continue;
+        uint32_t left = parent->counts[TASK_QUEUED] + parent->counts[TASK_RUNNING];
+        if (!job->edges[i].is_satisfied) {
+            return arena_format(arena, "waiting for stage %u (%u of %u tasks left)", parent->id, left, parent->n_tasks);
         }
-        const char *text = arena_format(arena, "waiting for stage %u (%u of %u tasks left)", parent->id, left,
-                                        parent->n_tasks);
-        return parent->name == NULL ? text : arena_format(arena, "%s: task '%s'", text, parent->name);
     }
     return "waiting";
 }
@@ -178,7 +189,7 @@ static uint32_t why_stage(const struct core *core, const struct stage *stage, st
             return n;
         }
         if (task->u.backoff != NULL) {
-            n = add(out, n, max, task, arena_format(arena, "backoff until %s", utc_text(task_ready_at(task), arena)));
+            n = add(out, n, max, task, arena_format(arena, "backoff until %s", utc_text(task_timer_at(task), arena)));
             continue;
         }
         if (seen == task_queue(task)) {

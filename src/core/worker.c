@@ -215,7 +215,8 @@ void worker_watch_fired(struct core *core, struct worker *worker)
         worker->status = NODE_DEAD;
         core__emit_node(core, worker);
     }
-    if (!worker->is_live && silent_ms >= NODE_FORGET_MS) {
+    bool is_marked = worker->blacklisted_until_ms != 0 || worker->draining; /* by hand or for ever: that must stay */
+    if (!worker->is_live && silent_ms >= NODE_FORGET_MS && !is_marked) {
         core__emit_node_gone(core, worker);
         worker_free(core, worker);
         return;
@@ -436,8 +437,8 @@ void worker_tell_stop(struct core *core, struct worker *worker, const struct tas
         return; /* its next heartbeat will be told */
     }
     worker->stops = mem_grow(worker->stops, &worker->cap_stops, worker->n_stops + 1, sizeof *worker->stops);
-    worker->stops[worker->n_stops++] = (struct stop){
-        mem_strdup(task->stage->job->id), task->stage->id, task_index(task), task->attempt, task->token};
+    worker->stops[worker->n_stops++] =
+        (struct stop){mem_strdup(task->stage->job->id), task->stage->id, task_index(task), task->attempt, task->token};
     if (worker->poll.is_open && !list_is_linked(&worker->in_served)) {
         list_push_back(&core->served, &worker->in_served);
     }
@@ -445,12 +446,15 @@ void worker_tell_stop(struct core *core, struct worker *worker, const struct tas
 
 /* ---- blacklist and drain ---- */
 
+/* However far away the stored end is (another leader's clock wrote it), nobody waits longer than the configured time. */
 void worker_arm_blacklist(struct core *core, struct worker *worker)
 {
+    int64_t latest_ms = core->now_ms + core->config.blacklist_ttl_ms;
+    int64_t until_ms = worker->blacklisted_until_ms < latest_ms ? worker->blacklisted_until_ms : latest_ms;
     if (worker->blacklisted_until_ms == 0 || worker->blacklisted_until_ms == INT64_MAX) {
         heap_remove(&core->timers, &worker->blacklist.node);
     } else {
-        heap_set(&core->timers, &worker->blacklist.node, worker->blacklisted_until_ms);
+        heap_set(&core->timers, &worker->blacklist.node, until_ms);
     }
 }
 

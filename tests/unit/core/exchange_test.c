@@ -571,3 +571,48 @@ TEST(map_outputs_are_gone_when_the_job_has_ended)
     CHECK_ERR(map_output_err(&c, m->ref), ERR_NOT_FOUND);
     cluster_finish(&c);
 }
+
+/* Takes a map task, registers its output, and succeeds with ten rows. */
+static void map_ten_rows(struct cluster *c, const char *worker, uint32_t task)
+{
+    const struct assignment *a = worker_takes_task(c, worker, at("q", 0, task));
+    CHECK_INT(worker_registers_map(c, worker, a, 1), REFUSE_NONE);
+    struct task_report report = report_on(a, TASK_SUCCEEDED);
+    report.rows = 10;
+    report.bytes = 1000; /* as registered */
+    CHECK_INT(worker_reports(c, worker, &report), REFUSE_NONE);
+}
+
+static void check_stage_rows(struct cluster *c, uint64_t rows)
+{
+    for (int i = 0; i < 2; i++) {
+        struct stage_status stage;
+        CHECK_ERR(core_stage_status(c->core, "q", 0, &stage), ERR_OK);
+        CHECK_UINT(stage.rows, rows);
+        CHECK_UINT(stage.bytes, rows * 100);
+        cluster_fail_over(c);
+    }
+}
+
+TEST(rows_that_were_lost_are_not_counted_twice)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    submit_shuffle(&c, 2, 1);
+    map_ten_rows(&c, "w1", 0);
+    map_ten_rows(&c, "w2", 1);
+    check_stage_rows(&c, 20);
+    worker_restarts(&c, "w1");
+    check_stage_rows(&c, 10);
+    map_ten_rows(&c, "w2", 0);
+    check_stage_rows(&c, 20);
+    uint64_t rows = 0;
+    uint64_t bytes = 0;
+    CHECK_ERR(core_stage_sizes(c.core, "q", 0, &rows, &bytes), ERR_OK);
+    CHECK_UINT(rows, 20);
+    CHECK_UINT(bytes, 2000);
+    CHECK(core_stage_sizes(c.core, "q", 5, &rows, &bytes) != ERR_OK);
+    cluster_finish(&c);
+}

@@ -321,3 +321,70 @@ TEST(equality_sees_every_kind_of_difference)
     cluster_finish(&a);
     cluster_finish(&b);
 }
+
+TEST(all_that_a_stage_asks_for_survives_a_failover)
+{
+    struct cluster c;
+    cluster_init(&c);
+    const char *const texts[] = {"command", "op"};
+    const struct offer offer = {.executors = {texts, 1}, .ops = {&texts[1], 1}, .engine = "e1"};
+    worker_joins_with(&c, "w1", &offer);
+    const struct requirement need = {
+        .executor = "command", .ops = TEXTS("op"), .engine = "e1", .max_parallel_per_node = 1};
+    struct stage_spec stages[] = {
+        {.name = "a",
+         .need = &need,
+         .n_tasks = 1,
+         .max_attempts = 2,
+         .backoff_ms = 20000,
+         .timeout_ms = 77,
+         .exclusive = true},
+        {.name = "b", .need = &need, .n_tasks = 1, .backoff_ms = -1},
+        TREE_TASK("z", AFTER(ON(0), ON_ANY_END(1))),
+    };
+    SUBMIT_TREE(&c, "t", stages);
+    cluster_fail_over(&c);
+    const struct assignment *a = worker_takes_task(&c, "w1", at("t", 0, 0));
+    CHECK_STR(a->name, "a");
+    CHECK_STR(a->executor, "command");
+    CHECK(string_list_has(a->ops, "op"));
+    CHECK_UINT(a->timeout_ms, 77);
+    CHECK(a->exclusive);
+    worker_gets_nothing(&c, "w1"); /* max_parallel_per_node */
+    CHECK_INT(worker_fails(&c, "w1", a, "boom"), REFUSE_NONE);
+    CHECK(task_of(&c, "t", 0, 0).ready_at_ms >= c.now_ms + 16000);
+    worker_runs(&c, "w1", at("t", 1, 0));
+    cluster_fail_over(&c);
+    cluster_advance(&c, 25 * SECOND_MS);
+    CHECK_INT(worker_fails(&c, "w1", worker_takes_task(&c, "w1", at("t", 0, 0)), "boom"), REFUSE_NONE);
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED); /* max_attempts */
+    CHECK_INT(stored_task(&c.store, at("t", 2, 0))->state, TASK_SKIPPED);
+    cluster_finish(&c);
+}
+
+TEST(a_failover_in_the_middle_of_everything_changes_no_outcome)
+{
+    for (uint32_t crash = 0; crash < 12; crash++) { /* the leader dies after the n-th call */
+        struct cluster c;
+        cluster_init(&c);
+        worker_joins(&c, "w1");
+        struct stage_spec stages[] = {MAP_STAGE(2, 2), RESULT_STAGE(2, AFTER(READS(0)))};
+        SUBMIT_QUERY(&c, "q", stages);
+        uint32_t calls = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            const struct assignment *a = worker_takes_task(&c, "w1", at("q", i / 2, i % 2));
+            calls++ == crash ? cluster_fail_over(&c) : (void)0;
+            enum refusal refusal =
+                i < 2 ? worker_registers_map(&c, "w1", a, 2) : worker_registers_result(&c, "w1", a, 10, true);
+            CHECK_INT(refusal, REFUSE_NONE);
+            calls++ == crash ? cluster_fail_over(&c) : (void)0;
+            CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+            calls++ == crash ? cluster_fail_over(&c) : (void)0;
+        }
+        CHECK_INT(stored_job(&c.store, "q")->state, JOB_SUCCEEDED);
+        CHECK_UINT(row_store_count(&c.store, ROW_ATTEMPT), 4);
+        CHECK_UINT(row_store_count(&c.store, ROW_RESULT), 2);
+        CHECK_UINT(row_store_count(&c.store, ROW_LEASE), 0);
+        cluster_finish(&c);
+    }
+}

@@ -44,6 +44,10 @@ TEST(a_success_keeps_result_rows_and_bytes)
     CHECK_ERR(core_stage_status(c.core, "j", 0, &stage), ERR_OK);
     CHECK_UINT(stage.rows, 7);
     CHECK_UINT(stage.bytes, 70);
+    cluster_fail_over(&c);
+    CHECK_ERR(core_stage_status(c.core, "j", 0, &stage), ERR_OK);
+    CHECK_UINT(stage.rows, 7);
+    CHECK_UINT(stage.bytes, 70);
     CHECK_UINT(cluster_task_events(&c, EVENT_COMPLETED, at("j", 0, 0)), 1);
     CHECK_UINT(node_of(&c, "w1").running, 0);
     cluster_finish(&c);
