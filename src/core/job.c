@@ -174,10 +174,10 @@ static void drop_map_outputs(struct core *core, struct job *job)
 static void tell_parent(struct core *core, struct job *job)
 {
     struct task *task = job->parent;
+    job->parent = NULL;
     if (task == NULL || task->state != TASK_RUNNING || task->attempt != job->parent_attempt) {
         return;
     }
-    job->parent = NULL;
     task->u.child = NULL;
     if (job->state == JOB_SUCCEEDED) {
         task_succeed(core, task, NULL);

@@ -178,11 +178,15 @@ static uint32_t why_stage(const struct core *core, const struct stage *stage, st
 {
     const struct jobqueue *seen = NULL;
     uint32_t at = n;
-    for (uint32_t t = 0; t < stage->n_tasks && n < max; t++) {
+    uint32_t left = stage->counts[TASK_QUEUED];
+    /* If all queued tasks are untouched ones, there is nothing to look for among the others. */
+    uint32_t first = left == stage->n_tasks - stage->fresh ? stage->fresh : 0;
+    for (uint32_t t = first; t < stage->n_tasks && left > 0 && n < max; t++) {
         const struct task *task = &stage->tasks[t];
         if (task->state != TASK_QUEUED) {
             continue;
         }
+        left--;
         if (stage->waiting > 0) {
             n = add(out, n, max, task, why_stage_waits(stage, arena));
             out[n - 1].n_tasks = stage->counts[TASK_QUEUED];
@@ -194,14 +198,14 @@ static uint32_t why_stage(const struct core *core, const struct stage *stage, st
         }
         if (seen == task_queue(task)) {
             out[at].n_tasks++;
-            continue;
+        } else {
+            seen = task_queue(task);
+            at = n;
+            n = add(out, n, max, task, why_class(core, stage->job, seen->class, arena));
         }
-        seen = task_queue(task);
-        at = n;
-        n = add(out, n, max, task, why_class(core, stage->job, seen->class, arena));
         if (t >= stage->fresh) {
             /* The untouched tasks all wait for the same thing; no need to look at each. */
-            out[at].n_tasks = stage->n_tasks - t;
+            out[at].n_tasks += left;
             return n;
         }
     }

@@ -472,3 +472,22 @@ TEST(the_end_of_a_grandchild_reaches_the_grandparent)
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);
 }
+
+TEST(a_canceled_parent_that_is_retried_asks_for_a_new_child)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    start_child(&c);
+    const struct assignment *old = worker_takes_task(&c, "w1", at("kid", 0, 0));
+    client_cancels(&c, "t");
+    CHECK(!job_state_is_terminal(client_retries(&c, "t")));
+    CHECK_UINT(last_child(&c).ref.attempt, 2);
+    CHECK_INT(submit_child(&c, "kid2")->kind, REPLY_SUBMIT);
+    CHECK_STALE(worker_succeeds(&c, "w1", old)); /* the old child stays canceled */
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_RUNNING);
+    worker_runs(&c, "w1", at("kid2", 0, 0));
+    worker_runs(&c, "w1", at("t", 2, 0));
+    CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}

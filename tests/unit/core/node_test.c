@@ -443,45 +443,68 @@ TEST(an_assignment_whose_reply_was_lost_with_its_leader_goes_back_too)
     cluster_finish(&c);
 }
 
-TEST(nodes_that_are_long_dead_are_dropped_from_the_list)
-{
-    struct cluster c;
-    cluster_init(&c);
-    worker_joins(&c, "w1");
-    worker_joins(&c, "w2");
-    worker_dies(&c, "w1");
-    c.checks = false;
-    for (int hour = 0; hour < 25; hour++) {
-        cluster_advance(&c, 3600 * SECOND_MS);
-        cluster_forget(&c);
-    }
-    struct node_info node;
-    CHECK_ERR(core_node(c.core, "w1", &node), ERR_NOT_FOUND);
-    CHECK(stored_node(&c.store, "w1") == NULL);
-    CHECK_INT(node_of(&c, "w2").status, NODE_HEALTHY);
-    worker_restarts(&c, "w1");
-    CHECK_INT(node_of(&c, "w1").status, NODE_HEALTHY);
-    cluster_finish(&c);
-}
-
-TEST(a_node_that_is_blacklisted_for_ever_is_not_forgotten)
+TEST(nodes_that_are_long_dead_are_dropped_unless_blacklisted_for_ever)
 {
     struct cluster c;
     struct core_config config = core_config_default();
     config.blacklist_ttl_ms = 0;
     config.blacklist_failure_threshold = 1;
     cluster_init_with(&c, config);
-    worker_joins(&c, "w1");
+    worker_joins(&c, "bad");
+    worker_joins(&c, "gone");
     submit_tasks(&c, "j", 1);
-    CHECK_INT(worker_fails(&c, "w1", worker_takes(&c, "w1"), "boom"), REFUSE_NONE);
+    CHECK_INT(worker_fails(&c, "bad", worker_takes(&c, "bad"), "boom"), REFUSE_NONE);
     client_cancels(&c, "j");
-    worker_dies(&c, "w1");
+    worker_dies(&c, "bad");
+    worker_dies(&c, "gone");
     c.checks = false;
     for (int hour = 0; hour < 25; hour++) {
         cluster_advance(&c, 3600 * SECOND_MS);
         cluster_forget(&c);
     }
-    worker_restarts(&c, "w1");
-    CHECK(node_of(&c, "w1").blacklisted); /* 0 = never ends by itself */
+    struct node_info node;
+    CHECK_ERR(core_node(c.core, "gone", &node), ERR_NOT_FOUND);
+    CHECK(stored_node(&c.store, "gone") == NULL);
+    worker_restarts(&c, "gone");
+    CHECK_INT(node_of(&c, "gone").status, NODE_HEALTHY);
+    worker_restarts(&c, "bad");
+    CHECK(node_of(&c, "bad").blacklisted); /* a time of 0 never ends */
+    cluster_finish(&c);
+}
+
+TEST(a_node_can_look_stale_before_it_is_given_up)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.node_stale_ms = 5000;
+    cluster_init_with(&c, config);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 1);
+    const struct assignment *a = worker_takes(&c, "w1");
+    worker_named(&c, "w1")->beats = false;
+    cluster_advance(&c, 6 * SECOND_MS);
+    CHECK_INT(node_of(&c, "w1").status, NODE_STALE); /* for people */
+    CHECK_INT(state_of(&c, "j", 0, 0), TASK_RUNNING);
+    CHECK(worker_beats(&c, "w1")->u.heartbeat.accepted);
+    CHECK_INT(node_of(&c, "w1").status, NODE_HEALTHY);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    cluster_finish(&c);
+}
+
+TEST(a_registration_with_other_offers_counts_at_once)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    const struct requirement need = {.executor = "docker"};
+    submit_tasks_for(&c, "j", 1, &need);
+    uint64_t poll = worker_waits(&c, "w1", 1, 60000);
+    const struct offer docker = {.executors = TEXTS("docker")};
+    worker_named(&c, "w1")->offer = docker;
+    CHECK_INT(worker_registers(&c, "w1")->kind, REPLY_REGISTER); /* the same process */
+    if (cluster_reply(&c, poll) == NULL) {
+        cluster_tick(&c);
+    }
+    CHECK_UINT(worker_answer(&c, "w1", poll)->u.tasks.n_tasks, 1);
     cluster_finish(&c);
 }

@@ -620,3 +620,78 @@ TEST(a_poll_for_many_stops_at_the_workers_limit)
     CHECK_UINT(worker_answer(&c, "w1", poll)->u.tasks.n_tasks, 1);
     cluster_finish(&c);
 }
+
+TEST(commands_of_one_batch_see_each_other)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    cluster_begin(&c);
+    uint64_t poll = worker_waits(&c, "w1", 8, 60000);
+    submit_tasks(&c, "canceled", 2);
+    CHECK_INT(client_cancels(&c, "canceled"), JOB_CANCELED);
+    submit_tasks(&c, "kept", 1);
+    CHECK(cluster_reply(&c, poll) == NULL); /* polls are served at the end of the batch */
+    cluster_end(&c);
+    const struct reply *reply = worker_answer(&c, "w1", poll);
+    CHECK_UINT(reply->u.tasks.n_tasks, 1);
+    CHECK_STR(reply->u.tasks.first->ref.task.job_id, "kept");
+    cluster_finish(&c);
+}
+
+TEST(a_lease_taken_and_lost_in_one_batch_leaves_nothing_behind)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 1);
+    const struct assignment *a = worker_takes(&c, "w1");
+    cluster_begin(&c);
+    CHECK_INT(worker_releases(&c, "w1", a), REFUSE_NONE);
+    uint64_t poll = worker_waits(&c, "w1", 1, 0);
+    cluster_end(&c);
+    const struct assignment *b = worker_answer(&c, "w1", poll)->u.tasks.first;
+    CHECK_UINT(b->ref.attempt, 2);
+    CHECK(lease_token_equal(stored_lease(&c.store, at("j", 0, 0))->token, b->ref.token));
+    cluster_finish(&c);
+}
+
+TEST(equal_requirements_share_a_class_and_equal_offers_a_profile)
+{
+    struct cluster c;
+    cluster_init(&c);
+    c.checks = false;
+    const struct offer docker = {.executors = TEXTS("docker")};
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "n%d", i);
+        worker_joins_with(&c, name, i % 2 == 0 ? &docker : &NOTHING_SPECIAL);
+        const struct requirement need = {.executor = i % 2 == 0 ? "docker" : NULL};
+        submit_tasks_for(&c, name, 5, &need);
+    }
+    CHECK_UINT(core_stats(c.core).classes, 2);
+    CHECK_UINT(core_stats(c.core).profiles, 2);
+    cluster_finish(&c);
+}
+
+TEST(classes_that_nobody_uses_do_not_pile_up)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.ended_jobs_resident = 10;
+    cluster_init_with(&c, config);
+    c.checks = false;
+    worker_joins(&c, "w1");
+    for (int i = 0; i < 5000; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "need%d", i);
+        const struct requirement need = {.executor = name};
+        submit_tasks_for(&c, name, 1, &need);
+        client_cancels(&c, name);
+        cluster_forget(&c);
+    }
+    CHECK(core_stats(c.core).classes < 2500);
+    submit_tasks(&c, "j", 1);
+    worker_takes(&c, "w1");
+    cluster_finish(&c);
+}

@@ -374,3 +374,46 @@ TEST(why_spells_out_every_kind_of_capability)
     }
     cluster_finish(&c);
 }
+
+TEST(stuck_tasks_are_counted_and_every_stuck_job_is_named)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    const struct requirement needs[] = {{.executor = "docker"}, {.ops = TEXTS("op")}};
+    submit_tasks_for(&c, "a", 3, &needs[0]);
+    submit_tasks_for(&c, "b", 1, &needs[0]);
+    submit_tasks_for(&c, "d", 1, &needs[1]);
+    submit_tasks(&c, "fine", 1);
+    cluster_advance(&c, 70 * SECOND_MS);
+    CHECK_UINT(core_stats(c.core).stuck_tasks, 5);
+    bool named[3] = {false, false, false};
+    for (uint32_t i = 0; i < c.store.n_events; i++) {
+        const struct row_event *e = &c.store.events[i];
+        if (e->type == EVENT_STUCK) {
+            CHECK(strcmp(e->ref.job_id, "fine") != 0);
+            named[0] |= strcmp(e->ref.job_id, "a") == 0;
+            named[1] |= strcmp(e->ref.job_id, "b") == 0;
+            named[2] |= strcmp(e->ref.job_id, "d") == 0;
+        }
+    }
+    CHECK(named[0]);
+    CHECK(named[1]);
+    CHECK(named[2]);
+    cluster_finish(&c);
+}
+
+TEST(a_stuck_task_is_still_found_when_help_comes)
+{
+    struct cluster c;
+    cluster_init(&c);
+    const struct requirement need = {.executor = "docker"};
+    submit_tasks_for(&c, "j", 3, &need);
+    cluster_advance(&c, 90 * SECOND_MS);
+    CHECK_UINT(core_stats(c.core).stuck_tasks, 3);
+    cluster_fail_over(&c);
+    const struct offer docker = {.executors = TEXTS("docker")};
+    worker_joins_with(&c, "w1", &docker);
+    CHECK_UINT(worker_takes_up_to(&c, "w1", 8), 3);
+    cluster_finish(&c);
+}
