@@ -158,6 +158,7 @@ void core_step(struct core *core, const struct core_input *input, const struct c
 {
     core->fx = fx;
     core->random_key = (struct siphash_key){input->seed[0], input->seed[1]};
+    core->pending_since_ms = input->pending_since_ms;
     take_time(core, input->now_ms);
     switch (command->kind) {
     case CMD_SUBMIT:

@@ -361,6 +361,7 @@ struct core {
     bool is_stuck_due;    /* stuck classes should be looked at again */
     int64_t now_ms;
     int64_t attended_ms;
+    int64_t pending_since_ms; /* effects of steps from then on have not left yet; 0: all have */
     int64_t fleet_changed_ms; /* when a worker was lost or changed its offer */
     struct core_stats stats;
     struct effects *fx;

@@ -112,7 +112,7 @@ static enum refusal take_success(struct core *core, struct task *task, const str
         if (err != ERR_OK) {
             const char *text = arena_format(&core->fx->arena, "the plan is not valid: %s", e.message);
             task_retry_or_fail(core, task, text, false, true);
-            return REFUSE_NONE;
+            return core__refused(core, REFUSE_BAD_OUTPUT);
         }
     }
     output_tally(core, task, report->rows, report->bytes);

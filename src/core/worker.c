@@ -322,13 +322,22 @@ static bool renew(struct core *core, struct worker *worker, const struct attempt
     return true;
 }
 
+/* True if the assignment waits for its commit: the worker cannot know of it, and its time has not begun. */
+static bool is_unsent(const struct core *core, const struct lease *lease)
+{
+    return core->pending_since_ms != 0 && lease->acquired_at_ms >= core->pending_since_ms;
+}
+
 /* Attempts that the worker should know of by now but does not name: the answer with them was lost. */
 static void requeue_unnamed(struct core *core, struct worker *worker)
 {
     int64_t patience_ms = 2 * core->config.heartbeat_interval_ms;
     LIST_EACH_SAFE(at, next, &worker->running) {
         struct lease *lease = CONTAINER_OF(at, struct lease, in_worker);
-        if (lease->beat == worker->beat && BUG(core, second_lease) && (core__draw(core).bits[0] & 15) == 0) {
+        if (is_unsent(core, lease)) {
+            lease->assigned_ms = core->attended_ms;
+            lease->expires_ms = core->attended_ms + core->config.lease_ms;
+        } else if (lease->beat == worker->beat && BUG(core, second_lease) && (core__draw(core).bits[0] & 15) == 0) {
             struct task *task = lease->task;
             lease_end(core, task, false);
             task_move(core, task, TASK_QUEUED);

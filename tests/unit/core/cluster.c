@@ -27,8 +27,24 @@ void cluster_init_with(struct cluster *c, struct core_config config)
     cluster_tick(c);
 }
 
+/* The counts in the effects are those of its lists. */
+static void check_counts(const struct cluster *c)
+{
+    uint32_t n_rows = 0;
+    uint32_t n_replies = 0;
+    for (const struct row *row = c->fx.rows; row != NULL; row = row->next) {
+        n_rows++;
+    }
+    for (const struct reply *reply = c->fx.replies; reply != NULL; reply = reply->next) {
+        n_replies++;
+    }
+    CHECK_UINT(c->fx.n_rows, n_rows);
+    CHECK_UINT(c->fx.n_replies, n_replies);
+}
+
 void cluster_finish(struct cluster *c)
 {
+    check_counts(c);
     cluster_check_recovery(c);
     core_free(c->core);
     effects_deinit(&c->fx);

@@ -61,6 +61,7 @@ CHANGE(node_draining, row_node, r->draining = true)
 CHANGE(node_failures, row_node, r->failures++)
 CHANGE(node_blacklisted, row_node, r->blacklisted_until_ms = INT64_MAX)
 CHANGE(node_status, row_node, r->status = NODE_DEAD)
+CHANGE(node_live, row_node, r->is_live = false)
 
 /* Query "q": 0/0 is mapped, 0/1 runs, 0/2 is in backoff, 0/3 was released; 1/0 has a result, 3/0 only rows. */
 static const struct change CHANGES[] = {
@@ -96,6 +97,7 @@ static const struct change CHANGES[] = {
     {"node failures", ROW_NODE, change_node_failures, 0, 0},
     {"node blacklisting", ROW_NODE, change_node_blacklisted, 0, 0},
     {"node status", ROW_NODE, change_node_status, 0, 0},
+    {"node liveness", ROW_NODE, change_node_live, 0, 0},
 };
 
 struct changed_load {

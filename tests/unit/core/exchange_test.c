@@ -616,3 +616,40 @@ TEST(rows_that_were_lost_are_not_counted_twice)
     CHECK(core_stage_sizes(c.core, "q", 5, &rows, &bytes) != ERR_OK);
     cluster_finish(&c);
 }
+
+TEST(a_draining_worker_goes_on_serving_its_outputs)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    submit_shuffle(&c, 1, 1);
+    const struct assignment *m = worker_maps(&c, "w1", at("q", 0, 0), 1);
+    operator_drains(&c, "w1", true);
+    CHECK_ERR(map_output_err(&c, m->ref), ERR_OK);
+    CHECK_UINT(worker_beats(&c, "w1")->u.heartbeat.outputs_needed, 1);
+    worker_gets_nothing(&c, "w1");
+    const struct assignment *r = worker_runs(&c, "w2", at("q", 1, 0));
+    CHECK_STR(r->sources[0].worker_id, "w1");
+    CHECK_UINT(worker_beats(&c, "w1")->u.heartbeat.outputs_needed, 0); /* it may go */
+    cluster_finish(&c);
+}
+
+TEST(a_reader_can_only_lose_what_it_reads)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), MAP_STAGE(1, 1), QUERY_STAGE(1, AFTER(READS(0), ON(1))),
+                                  QUERY_STAGE(1, AFTER(READS(1)))};
+    SUBMIT_QUERY(&c, "q", stages);
+    worker_maps(&c, "w1", at("q", 0, 0), 1);
+    worker_maps(&c, "w1", at("q", 1, 0), 1);
+    const struct assignment *a = worker_takes_task(&c, "w1", at("q", 2, 0));
+    CHECK_UINT(a->n_sources, 1);
+    const struct source only_waited_for = {.ref = at("q", 1, 0), .attempt = 1};
+    worker_cannot_fetch(&c, "w1", a, &only_waited_for);
+    CHECK_INT(state_of(&c, "q", 1, 0), TASK_SUCCEEDED);
+    CHECK_UINT(stored_stage(&c.store, "q", 1)->n_recovered, 0);
+    cluster_finish(&c);
+}

@@ -575,3 +575,90 @@ TEST(every_event_type_is_emitted_somewhere)
     CHECK(cluster_events(&c, EVENT_RETRIED) > 0);
     cluster_finish(&c);
 }
+
+TEST(a_retry_from_a_task_reaches_all_that_depends_on_it)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {
+        TREE_TASK("bad"),
+        TREE_TASK("from"),
+        TREE_TASK("left", AFTER(ON(1))),
+        TREE_TASK("right", AFTER(ON(1))),
+        TREE_TASK("after_left", AFTER(ON(2))),
+        TREE_TASK("after_right", AFTER(ON_ANY_END(3))),
+        TREE_TASK("last", AFTER(ON(4), ON(5))),
+        TREE_TASK("apart"),
+    };
+    SUBMIT_TREE(&c, "t", stages);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes(&c, "w1"), "no"), REFUSE_NONE);
+    CHECK_UINT(worker_drains_queue(&c, "w1", 1), 7);
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
+    CHECK_INT(client_retries_from(&c, "t", "from")->kind, REPLY_JOB);
+    for (uint32_t i = 0; i < 7; i++) {
+        CHECK_INT(state_of(&c, "t", i, 0), TASK_QUEUED);
+    }
+    CHECK_INT(state_of(&c, "t", 7, 0), TASK_SUCCEEDED);
+    CHECK_UINT(worker_drains_queue(&c, "w1", 1), 7);
+    CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}
+
+TEST(a_retry_of_a_failed_query_keeps_the_results_that_it_has)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {RESULT_STAGE(2)};
+    SUBMIT_QUERY(&c, "q", stages);
+    const struct assignment *a = worker_takes_task(&c, "w1", at("q", 0, 0));
+    CHECK_INT(worker_registers_result(&c, "w1", a, 100, true), REFUSE_NONE);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes_task(&c, "w1", at("q", 0, 1)), "no"), REFUSE_NONE);
+    CHECK(!job_state_is_terminal(client_retries(&c, "q")));
+    CHECK_INT(state_of(&c, "q", 0, 0), TASK_SUCCEEDED);
+    a = worker_takes_task(&c, "w1", at("q", 0, 1));
+    CHECK_INT(worker_registers_result(&c, "w1", a, 100, true), REFUSE_NONE);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    struct output_info info;
+    struct error e;
+    CHECK_ERR(core_result(c.core, at("q", 0, 0), &info, &e), ERR_OK);
+    CHECK_UINT(info.attempt, 1);
+    CHECK_ERR(core_result(c.core, at("q", 0, 1), &info, &e), ERR_OK);
+    CHECK_UINT(info.attempt, 2);
+    cluster_finish(&c);
+}
+
+TEST(rows_carry_the_times_of_what_happened)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    const struct task_spec tasks[] = {{.inputs = digest_of("x"), .inputs_bytes = 12}, {.inputs_bytes = 13}};
+    struct stage_spec stage = QUERY_STAGE(2, .tasks = tasks);
+    submit_stages(&c, "j", JOB_KIND_QUERY, &stage, 1);
+    int64_t submitted_ms = c.now_ms;
+    CHECK_UINT(stored_task(&c.store, at("j", 0, 1))->inputs_bytes, 13);
+    CHECK_INT(stored_task(&c.store, at("j", 0, 1))->queued_at_ms, submitted_ms);
+    cluster_advance(&c, 1234);
+    const struct assignment *a = worker_takes(&c, "w1");
+    int64_t started_ms = c.now_ms;
+    CHECK_INT(stored_task(&c.store, at("j", 0, 0))->started_at_ms, started_ms);
+    CHECK_INT(stored_attempt(&c.store, at("j", 0, 0), 1)->at_ms, started_ms);
+    cluster_advance(&c, 1000);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    CHECK_INT(stored_attempt(&c.store, at("j", 0, 0), 1)->at_ms, c.now_ms);
+    CHECK_INT(stored_task(&c.store, at("j", 0, 0))->started_at_ms, started_ms);
+    cluster_advance(&c, 1000);
+    worker_takes(&c, "w1");
+    cluster_advance(&c, 1000);
+    client_cancels(&c, "j");
+    CHECK_INT(stored_task(&c.store, at("j", 0, 1))->finished_at_ms, c.now_ms);
+    CHECK_INT(stored_job(&c.store, "j")->started_at_ms, started_ms);
+    CHECK_INT(cluster_event(&c, EVENT_CANCELLED)->at_ms, c.now_ms);
+    cluster_advance(&c, 1000);
+    worker_restarts(&c, "w1");
+    CHECK_INT(stored_node(&c.store, "w1")->registered_at_ms, c.now_ms);
+    cluster_finish(&c);
+}

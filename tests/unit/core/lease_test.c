@@ -54,9 +54,11 @@ TEST(lease_expiry_detection)
     struct cluster c;
     struct core_config config = core_config_default();
     config.worker_liveness_timeout_ms = 60000;
+    config.node_stale_ms = 60000;
     cluster_init_with(&c, config);
     worker_joins(&c, "w1");
     submit_tasks(&c, "j", 1);
+    cluster_advance(&c, 700);
     const struct assignment *a = worker_takes(&c, "w1");
     worker_dies(&c, "w1");
 
@@ -361,5 +363,42 @@ TEST(an_exclusive_task_says_so_in_its_assignment)
     const struct assignment *other = worker_takes_task(&c, "w1", at("j", 1, 0));
     CHECK(!other->exclusive);
     CHECK_UINT(other->timeout_ms, 0);
+    cluster_finish(&c);
+}
+
+TEST(a_heartbeat_that_crossed_a_stall_does_not_take_a_fresh_assignment_back)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 1);
+    const struct assignment *a = worker_takes(&c, "w1");
+    c.now_ms += 60 * SECOND_MS; /* the leader hangs in the commit of the assignment; heartbeats pile up meanwhile */
+    struct cmd_heartbeat beat = {.worker_id = "w1", .incarnation = "w1#1"};
+    struct command command = {.kind = CMD_HEARTBEAT, .u = {.heartbeat = beat}};
+    cluster_do(&c, &command);
+    CHECK_INT(state_of(&c, "j", 0, 0), TASK_RUNNING);
+    CHECK_UINT(worker_beats(&c, "w1")->u.heartbeat.n_stop, 0); /* now the answer has arrived */
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    cluster_finish(&c);
+}
+
+TEST(a_worker_that_is_given_up_later_than_its_leases_loses_everything_then)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.worker_liveness_timeout_ms = 60000;
+    cluster_init_with(&c, config);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), QUERY_STAGE(1, AFTER(READS(0)))};
+    SUBMIT_QUERY(&c, "q", stages);
+    worker_maps(&c, "w1", at("q", 0, 0), 1);
+    worker_dies(&c, "w1");
+    cluster_advance(&c, 59 * SECOND_MS);
+    CHECK_INT(state_of(&c, "q", 0, 0), TASK_SUCCEEDED);
+    CHECK_UINT(cluster_events(&c, EVENT_LOST), 0);
+    cluster_advance(&c, 2 * SECOND_MS);
+    CHECK_INT(state_of(&c, "q", 0, 0), TASK_QUEUED);
+    CHECK_UINT(cluster_events(&c, EVENT_LOST), 1);
     cluster_finish(&c);
 }

@@ -78,6 +78,22 @@ TEST(placement_whitelist)
     cluster_finish(&c);
 }
 
+TEST(an_allowed_node_must_meet_the_rest_as_well)
+{
+    struct cluster c;
+    cluster_init(&c);
+    const struct offer docker = {.executors = TEXTS("docker")};
+    worker_joins(&c, "w1");
+    worker_joins_with(&c, "w2", &docker);
+    worker_joins_with(&c, "w3", &docker);
+    const struct requirement need = {.executor = "docker", .allowed_nodes = TEXTS("w1", "w2")};
+    submit_tasks_for(&c, "j", 1, &need);
+    worker_gets_nothing(&c, "w1"); /* allowed, but cannot */
+    worker_gets_nothing(&c, "w3"); /* can, but is not allowed */
+    worker_takes(&c, "w2");
+    cluster_finish(&c);
+}
+
 TEST(placement_blacklist)
 {
     struct cluster c;

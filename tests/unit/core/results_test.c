@@ -43,7 +43,9 @@ TEST(inline_results_of_a_job_share_one_limit)
     const struct assignment *b = worker_takes(&c, "w1");
     CHECK_INT(worker_registers_result(&c, "w1", a, 600000, true), REFUSE_NONE);
     CHECK_INT(worker_registers_result(&c, "w1", a, 600000, true), REFUSE_NONE); /* repeated: counted once */
+    CHECK_UINT(stored_job(&c.store, "q")->inline_bytes, 600000);
     CHECK_INT(worker_registers_result(&c, "w1", b, 448577, true), REFUSE_INLINE_LIMIT);
+    CHECK_UINT(core_stats(c.core).refused_total[REFUSE_INLINE_LIMIT], 1);
     cluster_fail_over(&c);
     CHECK_INT(worker_registers_result(&c, "w1", b, 448577, true), REFUSE_INLINE_LIMIT);
     CHECK_INT(worker_registers_result(&c, "w1", b, 448576, true), REFUSE_NONE); /* 1 MiB in all */

@@ -695,3 +695,20 @@ TEST(classes_that_nobody_uses_do_not_pile_up)
     worker_takes(&c, "w1");
     cluster_finish(&c);
 }
+
+TEST(gate_9_tells_tasks_apart_that_failed_on_different_workers)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    submit_tasks(&c, "j", 3);
+    CHECK_INT(worker_fails(&c, "w1", worker_takes_task(&c, "w1", at("j", 0, 0)), "boom"), REFUSE_NONE);
+    CHECK_INT(worker_fails(&c, "w2", worker_takes_task(&c, "w2", at("j", 0, 1)), "boom"), REFUSE_NONE);
+    worker_runs(&c, "w1", at("j", 0, 2));
+    cluster_advance(&c, SECOND_MS);
+    worker_runs(&c, "w1", at("j", 0, 1));
+    worker_gets_nothing(&c, "w1");
+    worker_runs(&c, "w2", at("j", 0, 0));
+    cluster_finish(&c);
+}

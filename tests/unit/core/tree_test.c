@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "cluster.h"
 
@@ -215,6 +216,11 @@ TEST(unknown_parents_and_stages_without_tasks_are_rejected)
     struct stage_spec no_partitions[] = {MAP_STAGE(1, 0)};
     request = submit_request("t", JOB_KIND_QUERY, no_partitions, 1);
     check_invalid(&c, &request);
+    struct stage_spec too_many[] = {MAP_STAGE(1, LIMIT_PARTITIONS + 1)};
+    request = submit_request("t", JOB_KIND_QUERY, too_many, 1);
+    check_invalid(&c, &request);
+    struct stage_spec just_enough[] = {MAP_STAGE(1, LIMIT_PARTITIONS)};
+    SUBMIT_QUERY(&c, "large", just_enough);
     struct stage_spec no_output[] = {QUERY_STAGE(1), QUERY_STAGE(1, AFTER(READS(0)))};
     request = submit_request("t", JOB_KIND_QUERY, no_output, 2);
     check_invalid(&c, &request); /* reads what is never written */
@@ -355,5 +361,31 @@ TEST(half_of_a_large_fan_survives_a_failover)
     CHECK_UINT(core_stats(c.core).leases, LARGE / 2);
     CHECK_UINT(core_stats(c.core).tasks[TASK_QUEUED], LARGE / 2 + 1);
     CHECK_UINT(worker_takes_up_to(&c, "w1", 1000), 1000);
+    cluster_finish(&c);
+}
+
+TEST(every_branch_under_a_failure_is_skipped_to_its_end)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {
+        TREE_TASK("root"),
+        TREE_TASK("a", AFTER(ON(0))),
+        TREE_TASK("b", AFTER(ON(0))),
+        TREE_TASK("d", AFTER(ON(0))),
+        TREE_TASK("after_a", AFTER(ON(1))),
+        TREE_TASK("after_b", AFTER(ON(2))),
+        TREE_TASK("after_d", AFTER(ON(3))),
+        TREE_TASK("after_after_a", AFTER(ON(4))),
+        TREE_TASK("anyway", AFTER(ON_ANY_END(5))),
+    };
+    SUBMIT_TREE(&c, "t", stages);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes(&c, "w1"), "no"), REFUSE_NONE);
+    for (uint32_t i = 1; i <= 7; i++) {
+        CHECK_INT(state_of(&c, "t", i, 0), TASK_SKIPPED);
+    }
+    worker_runs(&c, "w1", at("t", 8, 0));
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
     cluster_finish(&c);
 }
