@@ -391,6 +391,8 @@ struct task_news {
     int64_t started_at_ms;
     int64_t finished_at_ms;
     const char *worker_id;
+    int64_t lease_expires_at_ms;
+    const struct digest *idempotency_key;
     const struct task_report *report; /* of a success */
     bool is_new;
 };

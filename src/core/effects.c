@@ -213,6 +213,14 @@ void core__emit_stage(struct core *core, const struct stage *stage, bool is_new)
     row->recovered = arena_copy(&core->fx->arena, stage->recovered, stage->n_recovered * sizeof *stage->recovered);
 }
 
+static bool has_placement(const struct stage *stage)
+{
+    const struct requirement *need = stage->queue->class->need->value;
+    return need->any_executors.count + need->capabilities.count + need->allowed_nodes.count +
+               need->forbidden_nodes.count + need->max_parallel_per_node >
+           0;
+}
+
 static struct string_list failed_on(struct core *core, const struct task *task)
 {
     if (task->avoid_queue == NULL) {
@@ -234,6 +242,7 @@ void core__emit_task(struct core *core, const struct task *task, const struct ta
     if (news->is_new) {
         row->inputs = task->inputs;
         row->inputs_bytes = task->inputs_bytes;
+        row->placement = has_placement(task->stage) ? copy_need(core, task->stage) : NULL;
     }
     row->state = (enum task_state)task->state;
     row->outcome = (enum attempt_outcome)task->outcome;
@@ -241,6 +250,10 @@ void core__emit_task(struct core *core, const struct task *task, const struct ta
     row->failures = task->failures;
     row->token = task->token;
     row->worker_id = core__text(core, news->worker_id);
+    row->lease_expires_at_ms = news->lease_expires_at_ms;
+    if (news->idempotency_key != NULL) {
+        row->idempotency_key = *news->idempotency_key;
+    }
     row->failed_on = failed_on(core, task);
     row->ready_at_ms = task_ready_at(task);
     row->queued_at_ms = task->queued_at_ms;

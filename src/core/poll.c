@@ -275,7 +275,10 @@ static void assign(struct core *core, struct jobqueue *queue, struct worker *wor
     job_mark_running(core, queue->job);
     struct task_ref ref = {queue->job->id, task->stage->id, task_index(task)};
     struct digest key = attempt_key(ref, task->attempt, &task->inputs);
-    struct task_news news = {.worker_id = worker->id, .started_at_ms = core->now_ms};
+    struct task_news news = {.worker_id = worker->id,
+                             .started_at_ms = core->now_ms,
+                             .lease_expires_at_ms = core->now_ms + core->config.lease_ms,
+                             .idempotency_key = &key};
     core__emit_task(core, task, &news);
     core__emit_attempt(core, task, worker->id, &key);
     core__task_event(core, EVENT_ASSIGNED, task, worker->id, NULL);
@@ -377,7 +380,7 @@ static void start_children(struct core *core)
             job_mark_running(core, queue->job);
             struct task_ref ref = {queue->job->id, task->stage->id, task_index(task)};
             struct digest key = attempt_key(ref, task->attempt, &task->inputs);
-            struct task_news news = {.started_at_ms = core->now_ms};
+            struct task_news news = {.started_at_ms = core->now_ms, .idempotency_key = &key};
             core__emit_task(core, task, &news);
             core__emit_attempt(core, task, NULL, &key);
             core__task_event(core, EVENT_STARTED, task, NULL, NULL);

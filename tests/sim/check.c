@@ -11,10 +11,11 @@
 #include "sim/sim.h"
 
 static const struct checker *const CHECKERS[] = {
-    &check_acked,     &check_identity, &check_one_result, &check_stale,      &check_lease,      &check_kept,
-    &check_stop,      &check_deps,     &check_limits,     &check_backoff,    &check_capability, &check_placement,
-    &check_blacklist, &check_drain,    &check_budget,     &check_outcome,    &check_avoid,      &check_priority,
-    &check_durable,   &check_terminal, &check_repeat,     &check_map_output, &check_nondet,     &check_end,
+    &check_acked,       &check_identity,  &check_one_result, &check_stale,  &check_lease,      &check_kept,
+    &check_incarnation, &check_stop,      &check_deps,       &check_limits, &check_backoff,    &check_capability,
+    &check_placement,   &check_blacklist, &check_drain,      &check_budget, &check_outcome,    &check_avoid,
+    &check_priority,    &check_durable,   &check_terminal,   &check_repeat, &check_map_output, &check_nondet,
+    &check_events,      &check_end,
 };
 
 static const struct {

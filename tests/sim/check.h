@@ -38,6 +38,7 @@ struct sim;
     X(stale, "no stale attempt is accepted")                                                                           \
     X(lease, "at most one live lease per task, unique tokens, every lease ends")                                       \
     X(kept, "a lease that is renewed is kept")                                                                         \
+    X(incarnation, "only the newest process of a worker is heard")                                                     \
     X(stop, "a worker is told to stop what is over, and nothing else")                                                 \
     X(deps, "a task starts only after what it depends on")                                                             \
     X(limits, "no worker and no query above its limit, and no worker starves below it")                                \
@@ -55,6 +56,7 @@ struct sim;
     X(repeat, "a repeated completion with the winning token is accepted again")                                        \
     X(map_output, "readers are told only registered, current map outputs")                                             \
     X(nondet, "attempts of a nondeterministic map are never mixed among readers")                                      \
+    X(events, "events are numbered without gaps, over all leaders")                                                    \
     X(recovery, "a core loaded from the rows equals the one that wrote them")                                          \
     X(end, "every job ends after the heal")                                                                            \
     X(core_check, "the core's own invariants hold")
@@ -102,6 +104,7 @@ extern const struct checker check_one_result;
 extern const struct checker check_stale;
 extern const struct checker check_lease;
 extern const struct checker check_kept;
+extern const struct checker check_incarnation;
 extern const struct checker check_stop;
 extern const struct checker check_deps;
 extern const struct checker check_limits;
@@ -119,6 +122,7 @@ extern const struct checker check_terminal;
 extern const struct checker check_repeat;
 extern const struct checker check_map_output;
 extern const struct checker check_nondet;
+extern const struct checker check_events;
 extern const struct checker check_end;
 
 #define MAX_CHECKERS 32

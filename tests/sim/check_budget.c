@@ -11,11 +11,12 @@
 
 struct budget_task {
     uint32_t failures; /* as stored */
-    uint32_t attempt;  /* the one that `said` is about; 0: none */
-    bool costs;        /* it said that it failed, at its own cost */
-    bool is_final;     /* and that it should not be tried again */
-    bool is_free;      /* it was released, or could not be blamed */
-    bool is_paid;      /* a row with its cost was written */
+    enum task_state state;
+    uint32_t attempt; /* the one that `said` is about; 0: none */
+    bool costs;       /* it said that it failed, at its own cost */
+    bool is_final;    /* and that it should not be tried again */
+    bool is_free;     /* it was released, or could not be blamed */
+    bool is_paid;     /* a row with its cost was written */
 };
 
 struct budget {
@@ -74,9 +75,8 @@ static void check_cost(struct sim *sim, const struct budget_task *task, const st
     }
 }
 
-static void row(struct sim *sim, void *state, const struct row_note *note)
+static void row_task(struct sim *sim, struct budget *budget, const struct row_note *note)
 {
-    struct budget *budget = state;
     const struct row_task *row = (const struct row_task *)note->row;
     struct budget_task *task = &budget->tasks[note->tid];
     const struct stage_spec *spec = sim->store.jobs[note->job].stages[note->stage].spec;
@@ -87,6 +87,11 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
         task->failures = 0;
     } else {
         check_cost(sim, task, note);
+    }
+    bool did_not_succeed = task->state == TASK_FAILED || task->state == TASK_CANCELED || task->state == TASK_SKIPPED;
+    if (did_not_succeed && row->state == TASK_QUEUED && row->failures != 0 && !row->is_new) {
+        sim_fail(sim, PROPERTY_budget, "%s is run again by a retry with %u failures on its account",
+                 task_text(sim, note->tid), row->failures);
     }
     bool is_final = task->is_final && task->attempt == row->attempt;
     if (row->state == TASK_FAILED && row->failures < max && !is_final && !spec->child) {
@@ -100,13 +105,30 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
                  task_text(sim, note->tid), row->failures, max);
     }
     task->failures = row->failures;
+    task->state = row->state;
     task->is_paid = true;
+}
+
+static void row(struct sim *sim, void *state, const struct row_note *note)
+{
+    struct budget *budget = state;
+    if (note->row->kind == ROW_JOB_SWEEP) {
+        const struct stored_job *job = &sim->store.jobs[note->job];
+        for (uint32_t s = 0; s < job->n_stages; s++) {
+            for (uint32_t t = 0; t < job->stages[s].spec->n_tasks; t++) {
+                struct budget_task *task = &budget->tasks[job->stages[s].first_tid + t];
+                task->state = task_state_is_terminal(task->state) ? task->state : TASK_CANCELED;
+            }
+        }
+        return;
+    }
+    row_task(sim, budget, note);
 }
 
 const struct checker check_budget = {
     .property = PROPERTY_budget,
     .state_size = sizeof(struct budget),
-    .row_kinds = BIT(ROW_TASK),
+    .row_kinds = BIT(ROW_TASK) | BIT(ROW_JOB_SWEEP),
     .request_kinds = BIT(CMD_REPORT) | BIT(CMD_RETRY),
     .reset = reset,
     .fact = fact,

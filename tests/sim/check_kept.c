@@ -12,13 +12,16 @@
 
 #define BEATS 64
 #define GOINGS 8
+#define LIVE_MAX 16
+#define ROWS_OF_STEP_MAX 64
 
 struct kept_task {
     uint32_t attempt;
     uint32_t worker;
     struct lease_token token;
     uint64_t leased_no;
-    int64_t leased_ms; /* attended time */
+    int64_t leased_ms;   /* attended time */
+    uint64_t unnamed_no; /* the newest row before a heartbeat that should have named it and did not, plus 1; 0: none */
     bool is_live;
     bool is_released;
 };
@@ -36,6 +39,8 @@ struct kept_worker {
     uint32_t proc;            /* as registered, plus 1 */
     uint64_t gone_no[GOINGS]; /* a ring: the newest rows before it left or started anew */
     uint32_t n_gone;
+    uint32_t live[LIVE_MAX]; /* tids of its live attempts, as far as there is room */
+    uint32_t n_live;
     struct beat beats[BEATS]; /* a ring; not in order, because immediate answers are heard of earlier */
     uint32_t n_beats;
 };
@@ -45,6 +50,7 @@ struct kept {
     struct kept_worker workers[MAX_WORKERS];
     uint64_t undone_no[MAX_JOBS][MAX_STAGES]; /* a result of the stage was taken back at this row */
     int64_t takeover_ms;                      /* attended time */
+    uint64_t last_no;                         /* the newest committed row that it heard of */
 };
 
 static void reset(struct sim *sim, void *state)
@@ -55,7 +61,9 @@ static void reset(struct sim *sim, void *state)
         kept->workers[w].proc = 0;
         kept->workers[w].n_gone = 0;
         kept->workers[w].n_beats = 0;
+        kept->workers[w].n_live = 0;
     }
+    kept->last_no = 0;
     memset(kept->undone_no, 0, sizeof(kept->undone_no));
     kept->takeover_ms = 0;
 }
@@ -80,6 +88,55 @@ static struct beat *add_beat(const struct sim *sim, struct kept_worker *worker, 
     return beat;
 }
 
+static void set_live(struct kept *kept, uint32_t tid, bool is_live)
+{
+    struct kept_task *task = &kept->tasks[tid];
+    struct kept_worker *worker = &kept->workers[task->worker];
+    if (is_live && worker->n_live < LIVE_MAX) {
+        worker->live[worker->n_live++] = tid;
+    }
+    for (uint32_t i = 0; task->is_live && !is_live && i < worker->n_live; i++) {
+        if (worker->live[i] == tid) {
+            worker->live[i] = worker->live[--worker->n_live];
+            break;
+        }
+    }
+    task->is_live = is_live;
+}
+
+static bool is_named_in(const struct beat *beat, const struct kept_task *task)
+{
+    for (uint32_t i = 0; i < beat->n_named; i++) {
+        if (beat->named[i] == task->token.bits[0]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool should_be_named(const struct sim *sim, const struct beat *beat, const struct kept_task *task)
+{
+    int64_t patience_ms = 2 * sim->world.config.heartbeat_interval_ms;
+    return !beat->is_registration && beat->at_ms - task->leased_ms > patience_ms;
+}
+
+/* An attempt that a heartbeat should have named is taken back in that very step. */
+static void check_unnamed(struct sim *sim, struct kept *kept, uint32_t w, const struct beat *beat)
+{
+    const struct kept_worker *worker = &kept->workers[w];
+    for (uint32_t i = 0; i < worker->n_live; i++) {
+        struct kept_task *task = &kept->tasks[worker->live[i]];
+        if (task->unnamed_no != 0 && kept->last_no > task->unnamed_no + ROWS_OF_STEP_MAX) {
+            sim_fail(sim, PROPERTY_kept, "%s: %s does not name attempt %u any more, and it is not taken back",
+                     task_text(sim, worker->live[i]), worker_name(w), task->attempt);
+        }
+        if (task->unnamed_no == 0 && task->leased_no <= beat->step_no && should_be_named(sim, beat, task) &&
+            !is_named_in(beat, task)) {
+            task->unnamed_no = beat->step_no + 1;
+        }
+    }
+}
+
 static void fact_heartbeat(struct sim *sim, struct kept *kept, const struct msg *request, const struct reply *reply)
 {
     struct beat *beat = add_beat(sim, &kept->workers[request->worker], request);
@@ -89,6 +146,7 @@ static void fact_heartbeat(struct sim *sim, struct kept *kept, const struct msg 
             beat->named[beat->n_named++] = ref->token.bits[0];
         }
     }
+    check_unnamed(sim, kept, request->worker, beat);
 }
 
 static void fact_report(struct sim *sim, struct kept *kept, const struct msg *request, const struct reply *reply)
@@ -188,19 +246,15 @@ static struct hearing hear(const struct sim *sim, const struct kept_worker *work
         if (beat->step_no >= no) {
             continue;
         }
-        bool is_named = false;
-        for (uint32_t k = 0; k < beat->n_named; k++) {
-            is_named = is_named || beat->named[k] == task->token.bits[0];
-        }
+        bool is_named = is_named_in(beat, task);
         hearing.seen_ms = later(hearing.seen_ms, beat->at_ms);
         hearing.renewed_ms = is_named ? later(hearing.renewed_ms, beat->at_ms) : hearing.renewed_ms;
-        bool should_name =
-            !beat->is_registration && beat->at_ms - task->leased_ms > 2 * sim->world.config.heartbeat_interval_ms;
+        bool is_unnamed = !is_named && should_be_named(sim, beat, task);
         if (beat->step_no > last_no) {
             last_no = beat->step_no;
-            hearing.is_unnamed = should_name && !is_named;
+            hearing.is_unnamed = is_unnamed;
         } else if (beat->step_no == last_no) {
-            hearing.is_unnamed = hearing.is_unnamed || (should_name && !is_named);
+            hearing.is_unnamed = hearing.is_unnamed || is_unnamed;
         }
     }
     return hearing;
@@ -234,6 +288,16 @@ static void check_lost(struct sim *sim, const struct kept *kept, const struct ro
 static void row(struct sim *sim, void *state, const struct row_note *note)
 {
     struct kept *kept = state;
+    kept->last_no = note->no;
+    if (note->row->kind == ROW_JOB_SWEEP) {
+        const struct stored_job *job = &sim->store.jobs[note->job];
+        for (uint32_t s = 0; s < job->n_stages; s++) {
+            for (uint32_t t = 0; t < job->stages[s].spec->n_tasks; t++) {
+                set_live(kept, job->stages[s].first_tid + t, false);
+            }
+        }
+        return;
+    }
     struct kept_task *task = &kept->tasks[note->tid];
     if (note->row->kind == ROW_TASK) {
         const struct row_task *row = (const struct row_task *)note->row;
@@ -244,21 +308,22 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
         }
     } else if (note->row->kind == ROW_LEASE) {
         const struct row_lease *row = (const struct row_lease *)note->row;
+        set_live(kept, note->tid, false);
         *task = (struct kept_task){
             .attempt = row->attempt,
             .worker = note->worker,
             .token = row->token,
             .leased_no = note->no,
             .leased_ms = leader_attended_ms(&sim->leader, row->acquired_at_ms),
-            .is_live = true,
         };
+        set_live(kept, note->tid, true);
     } else {
         const struct row_attempt *row = (const struct row_attempt *)note->row;
         if (row->outcome == OUTCOME_LOST) {
             check_lost(sim, kept, note);
         }
         if (row->outcome != OUTCOME_PENDING && row->attempt == task->attempt) {
-            task->is_live = false;
+            set_live(kept, note->tid, false);
         }
     }
 }
@@ -270,6 +335,7 @@ static void takeover(struct sim *sim, void *state)
     kept->takeover_ms = leader_attended_ms(&sim->leader, sim->leader.now_max_ms);
     for (uint32_t tid = 0; tid < sim->store.n_tids; tid++) {
         kept->tasks[tid].leased_ms = kept->takeover_ms;
+        kept->tasks[tid].unnamed_no = 0;
     }
     for (uint32_t w = 0; w < MAX_WORKERS; w++) {
         kept->workers[w].n_beats = 0;
@@ -279,7 +345,7 @@ static void takeover(struct sim *sim, void *state)
 const struct checker check_kept = {
     .property = PROPERTY_kept,
     .state_size = sizeof(struct kept),
-    .row_kinds = BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_ATTEMPT),
+    .row_kinds = BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_ATTEMPT) | BIT(ROW_JOB_SWEEP),
     .request_kinds = BIT(CMD_HEARTBEAT) | BIT(CMD_REGISTER) | BIT(CMD_DEREGISTER) | BIT(CMD_REPORT),
     .reset = reset,
     .fact = fact,

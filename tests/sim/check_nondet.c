@@ -1,13 +1,15 @@
 /*
  * check_nondet.c - attempts of a nondeterministic map are never mixed among readers.
  *
- * The model remembers which attempts of nondeterministic maps each assignment was told to read, and which attempt of
- * each task completed. When a job succeeds, all readers whose results count must have read the same attempts.
+ * The model remembers which map attempts each assignment was told to read, and which attempt of each task completed.
+ * When a job succeeds, everything that its results were made of, directly or through other stages, must come from one
+ * attempt of each nondeterministic map.
  */
 #include "sim/check.h"
 #include "sim/sim.h"
 
-#define REMEMBERED 4
+#define REMEMBERED 8
+#define MAX_OPEN 512
 
 struct told {
     uint32_t attempt; /* of the reader; 0: none */
@@ -28,6 +30,35 @@ struct nondet {
     uint32_t seen[MAX_TASKS]; /* scratch: the attempt of a map that the first reader read */
 };
 
+struct open_attempt {
+    uint32_t tid;
+    uint32_t attempt;
+};
+
+/* Goes through all that an attempt was made of. */
+static void trace_back(struct sim *sim, struct nondet *nondet, const struct stored_job *job, struct open_attempt from)
+{
+    struct open_attempt open[MAX_OPEN] = {from};
+    for (uint32_t n = 1; n > 0;) {
+        struct open_attempt at = open[--n];
+        const struct told *told = &nondet->tasks[at.tid].told[at.attempt % REMEMBERED];
+        for (uint32_t i = 0; told->attempt == at.attempt && i < told->n; i++) {
+            uint32_t map = told->maps[i].tid;
+            uint32_t *seen = &nondet->seen[map];
+            bool matters = job->stages[sim->store.tasks[map].row.ref.stage].spec->nondeterministic;
+            if (matters && *seen != 0 && *seen != told->maps[i].attempt) {
+                sim_fail(sim, PROPERTY_nondet, "%s: some results were made of its attempt %u, others of attempt %u",
+                         task_text(sim, map), *seen, told->maps[i].attempt);
+                return;
+            }
+            *seen = told->maps[i].attempt;
+            if (n < MAX_OPEN) {
+                open[n++] = (struct open_attempt){.tid = map, .attempt = told->maps[i].attempt};
+            }
+        }
+    }
+}
+
 static void check_job(struct sim *sim, struct nondet *nondet, uint32_t index)
 {
     const struct stored_job *job = &sim->store.jobs[index];
@@ -37,17 +68,9 @@ static void check_job(struct sim *sim, struct nondet *nondet, uint32_t index)
         }
     }
     for (uint32_t s = 0; s < job->n_stages; s++) {
-        for (uint32_t t = 0; t < job->stages[s].spec->n_tasks; t++) {
-            const struct nondet_task *task = &nondet->tasks[job->stages[s].first_tid + t];
-            const struct told *told = &task->told[task->winner % REMEMBERED];
-            for (uint32_t i = 0; told->attempt == task->winner && i < told->n; i++) {
-                uint32_t *seen = &nondet->seen[told->maps[i].tid];
-                if (*seen != 0 && *seen != told->maps[i].attempt) {
-                    sim_fail(sim, PROPERTY_nondet, "%s: some readers that count read its attempt %u, others attempt %u",
-                             task_text(sim, told->maps[i].tid), *seen, told->maps[i].attempt);
-                }
-                *seen = told->maps[i].attempt;
-            }
+        for (uint32_t t = 0; job->stages[s].spec->output == OUTPUT_RESULT && t < job->stages[s].spec->n_tasks; t++) {
+            uint32_t tid = job->stages[s].first_tid + t;
+            trace_back(sim, nondet, job, (struct open_attempt){.tid = tid, .attempt = nondet->tasks[tid].winner});
         }
     }
 }
@@ -83,16 +106,13 @@ static void leave(struct sim *sim, void *state, const struct msg *request, const
         if (tid == NO_INDEX) {
             continue;
         }
-        const struct stored_job *job = &sim->store.jobs[name_index(a->ref.task.job_id)];
         struct told *told = &nondet->tasks[tid].told[a->ref.attempt % REMEMBERED];
         told->attempt = a->ref.attempt;
         told->n = 0;
         for (uint32_t i = 0; i < a->n_sources && i < MAX_SOURCES; i++) {
             const struct source *source = &a->sources[i];
-            if (job->stages[source->ref.stage].spec->nondeterministic) {
-                told->maps[told->n].tid = store_ref_tid(&sim->store, &source->ref);
-                told->maps[told->n++].attempt = source->attempt;
-            }
+            told->maps[told->n].tid = store_ref_tid(&sim->store, &source->ref);
+            told->maps[told->n++].attempt = source->attempt;
         }
     }
 }

@@ -14,6 +14,7 @@ struct outcome {
     enum task_state tasks[MAX_TASKS];
     bool is_exhausted[MAX_JOBS]; /* a stage lost its outputs too often */
     bool is_terminal[MAX_JOBS];
+    bool must_end[MAX_JOBS]; /* because of that */
 };
 
 static void reset(struct sim *sim, void *state)
@@ -22,6 +23,7 @@ static void reset(struct sim *sim, void *state)
     struct outcome *outcome = state;
     memset(outcome->is_exhausted, 0, sizeof(outcome->is_exhausted));
     memset(outcome->is_terminal, 0, sizeof(outcome->is_terminal));
+    memset(outcome->must_end, 0, sizeof(outcome->must_end));
 }
 
 static bool has_bad_parent(const struct sim *sim, const struct outcome *outcome, uint32_t index, uint32_t stage)
@@ -76,6 +78,7 @@ static void row_job(struct sim *sim, struct outcome *outcome, const struct row_n
         check_job(sim, outcome, note);
     }
     outcome->is_terminal[note->job] = is_terminal;
+    outcome->must_end[note->job] = outcome->must_end[note->job] && !is_terminal;
 }
 
 static void row(struct sim *sim, void *state, const struct row_note *note)
@@ -84,8 +87,16 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
     if (note->row->kind == ROW_JOB) {
         row_job(sim, outcome, note);
     } else if (note->row->kind == ROW_STAGE) {
-        uint32_t n = ((const struct row_stage *)note->row)->n_recovered;
-        outcome->is_exhausted[note->job] |= n > sim->world.config.max_fetch_recoveries;
+        const struct row_stage *stage = (const struct row_stage *)note->row;
+        if (!stage->is_new && stage->n_recovered > sim->world.config.max_fetch_recoveries) {
+            outcome->is_exhausted[note->job] = true;
+            outcome->must_end[note->job] = true;
+        }
+    } else if (note->row->kind == ROW_LEASE) {
+        if (outcome->must_end[note->job]) {
+            sim_fail(sim, PROPERTY_outcome, "%s goes on although a stage lost its map outputs too often",
+                     job_name(note->job));
+        }
     } else if (note->row->kind == ROW_TASK) {
         const struct row_task *task = (const struct row_task *)note->row;
         outcome->tasks[note->tid] = task->state;
@@ -107,7 +118,7 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
 const struct checker check_outcome = {
     .property = PROPERTY_outcome,
     .state_size = sizeof(struct outcome),
-    .row_kinds = BIT(ROW_JOB) | BIT(ROW_STAGE) | BIT(ROW_TASK) | BIT(ROW_JOB_SWEEP),
+    .row_kinds = BIT(ROW_JOB) | BIT(ROW_STAGE) | BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_JOB_SWEEP),
     .reset = reset,
     .row = row,
 };

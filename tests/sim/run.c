@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -38,12 +39,31 @@ enum bug bug_by_name(const char *name)
 
 static sigjmp_buf abort_jump;
 static volatile sig_atomic_t is_running;
+static char last_words[128]; /* what to say if the process dies; made beforehand */
+static size_t last_words_bytes;
 
-static void on_abort(int signal_number)
+/* An assertion ends the run; worse ends the program, but not without saying where. */
+static void on_signal(int number)
 {
-    UNUSED(signal_number);
-    if (is_running) {
+    if (number == SIGABRT && is_running) {
         siglongjmp(abort_jump, 1);
+    }
+    (void)!write(STDERR_FILENO, last_words, last_words_bytes);
+    _exit(128 + number);
+}
+
+static const int SIGNALS[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+static void catch_signals(const struct options *options, struct sigaction *before)
+{
+    const char *flag = options->bug == BUG_NONE ? "" : " --bug ";
+    int n = snprintf(last_words, sizeof(last_words), "sim: crashed; replay: ./dev sim --seed %" PRIu64 "%s%s --trace\n",
+                     options->seed, flag, options->bug == BUG_NONE ? "" : bug_name(options->bug));
+    last_words_bytes = (size_t)n < sizeof(last_words) ? (size_t)n : sizeof(last_words) - 1;
+    struct sigaction action = {.sa_handler = on_signal};
+    (void)sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) {
+        (void)sigaction(SIGNALS[i], &action, &before[i]);
     }
 }
 
@@ -60,20 +80,20 @@ static void abandon(struct sim *sim)
 
 bool run_seed(struct sim *sim, const struct options *options)
 {
-    struct sigaction action = {.sa_handler = on_abort};
-    struct sigaction before;
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGABRT, &action, &before);
+    struct sigaction before[ARRAY_LEN(SIGNALS)];
+    catch_signals(options, before);
     bool is_good = false;
     if (sigsetjmp(abort_jump, 1) == 0) {
         is_running = 1;
         is_good = sim_run(sim, options);
     } else {
-        sim_fail(sim, PROPERTY_core_check, "the core aborted; its message is on stderr");
+        sim_fail(sim, PROPERTY_core_check, "an assertion failed; its message is on stderr");
         abandon(sim);
     }
     is_running = 0;
-    (void)sigaction(SIGABRT, &before, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) {
+        (void)sigaction(SIGNALS[i], &before[i], NULL);
+    }
     return is_good;
 }
 

@@ -307,3 +307,53 @@ TEST(many_waiting_workers_share_new_work)
     }
     cluster_finish(&c);
 }
+
+TEST(work_for_this_node_alone_wakes_its_poll)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    uint64_t p1 = worker_waits(&c, "w1", 1, 60000);
+    uint64_t p2 = worker_waits(&c, "w2", 1, 60000);
+    const struct requirement need = {.allowed_nodes = TEXTS("w2")};
+    submit_tasks_for(&c, "j", 1, &need);
+    CHECK(worker_answer(&c, "w1", p1) == NULL);
+    CHECK_UINT(worker_answer(&c, "w2", p2)->u.tasks.n_tasks, 1);
+    p2 = worker_waits(&c, "w2", 1, 60000);
+    submit_tasks_for(&c, "k", 1, &need); /* the same again, for a class that is known by now */
+    CHECK_UINT(worker_answer(&c, "w2", p2)->u.tasks.n_tasks, 1);
+    cluster_finish(&c);
+}
+
+TEST(a_free_place_under_the_limit_per_node_wakes_a_poll)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    const struct requirement need = {.max_parallel_per_node = 1};
+    submit_tasks_for(&c, "j", 2, &need);
+    const struct assignment *a = worker_takes(&c, "w1");
+    uint64_t poll = worker_waits(&c, "w1", 1, 60000);
+    CHECK(worker_answer(&c, "w1", poll) == NULL);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    CHECK_UINT(worker_answer(&c, "w1", poll)->u.tasks.n_tasks, 1);
+    cluster_finish(&c);
+}
+
+TEST(the_end_of_a_job_wakes_polls_that_its_tasks_kept_out)
+{
+    struct cluster c;
+    cluster_init_with(&c, core_config_default());
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 8);
+    CHECK_UINT(worker_takes_up_to(&c, "w1", 8), 8); /* full */
+    submit_tasks(&c, "k", 1);
+    uint64_t poll = worker_waits(&c, "w1", 1, 60000);
+    CHECK(worker_answer(&c, "w1", poll) == NULL);
+    client_cancels(&c, "j");
+    const struct reply *reply = worker_answer(&c, "w1", poll);
+    CHECK_UINT(reply->u.tasks.n_stop, 8);
+    CHECK(reply->u.tasks.n_tasks == 1 || worker_takes_up_to(&c, "w1", 1) == 1);
+    cluster_finish(&c);
+}

@@ -345,6 +345,12 @@ TEST(nodes_are_listed_by_executor_capability_and_operator)
     CHECK_UINT(count_nodes(&c, (struct node_filter){.capability = &cores, .op = "add_five"}), 0);
     size_t cursor = 0;
     struct node_info node;
+    const struct node_filter by_op = {.op = "add_five"};
+    CHECK(core_next_node(c.core, &by_op, &cursor, &node));
+    CHECK_STR(node.worker_id, "w2");
+    CHECK_UINT(node.slots, 8);
+    CHECK(!core_next_node(c.core, &by_op, &cursor, &node));
+    cursor = 0;
     CHECK(core_next_node(c.core, NULL, &cursor, &node));
     cluster_finish(&c);
 }

@@ -301,3 +301,30 @@ TEST(a_required_list_is_contained_in_an_offered_one)
                      (struct capability){.key = "labels", .kind = VALUE_LIST, .items = two, .n_items = 2}));
     CHECK(!satisfies(list, (struct capability)NUMBER_IS("labels", 3)));
 }
+
+TEST(a_copy_does_not_point_into_its_original)
+{
+    char executor[] = "command";
+    char op[] = "op";
+    char key[] = "zone";
+    char item[] = "a";
+    const char *ops[] = {op};
+    const char *items[] = {item};
+    struct capability capability = {.key = key, .kind = VALUE_LIST, .items = items, .n_items = 1};
+    struct requirement need = {.executor = executor, .ops = {ops, 1}, .capabilities = {&capability, 1}};
+    struct offer offer = {.executors = {ops, 1}, .capabilities = {&capability, 1}, .engine = executor};
+    struct requirement *need_copy = requirement_copy(&need);
+    struct offer *offer_twin = offer_copy(&offer);
+    executor[0] = op[0] = key[0] = item[0] = 'X';
+    ops[0] = items[0] = "gone";
+    capability.key = "gone";
+    CHECK_STR(need_copy->executor, "command");
+    CHECK_STR(need_copy->ops.items[0], "op");
+    CHECK_STR(need_copy->capabilities.items[0].key, "zone");
+    CHECK_STR(need_copy->capabilities.items[0].items[0], "a");
+    CHECK_STR(offer_twin->executors.items[0], "op");
+    CHECK_STR(offer_twin->capabilities.items[0].items[0], "a");
+    CHECK_STR(offer_twin->engine, "command");
+    mem_free(need_copy);
+    mem_free(offer_twin);
+}

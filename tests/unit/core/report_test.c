@@ -15,6 +15,8 @@ TEST(a_started_attempt_leaves_an_event)
     CHECK_INT(worker_starts(&c, "w1", a), REFUSE_NONE);
     CHECK_INT(state_of(&c, "j", 0, 0), TASK_RUNNING);
     CHECK_UINT(cluster_task_events(&c, EVENT_STARTED, at("j", 0, 0)), 1);
+    CHECK_INT(worker_starts(&c, "w1", a), REFUSE_NONE); /* again: the answer was lost */
+    CHECK_UINT(cluster_task_events(&c, EVENT_STARTED, at("j", 0, 0)), 1);
     CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
     cluster_finish(&c);
 }
@@ -500,6 +502,10 @@ TEST(a_long_message_is_cut)
     const char *kept = stored_task(&c.store, at("j", 0, 0))->message;
     CHECK(strlen(kept) <= 4096);
     CHECK(strlen(kept) >= 4000);
+    submit_tasks(&c, "k", 2);
+    message[4096] = '\0';
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes(&c, "w1"), message), REFUSE_NONE);
+    CHECK_UINT(strlen(stored_task(&c.store, at("k", 0, 0))->message), 4096);
     cluster_finish(&c);
 }
 

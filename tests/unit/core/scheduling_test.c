@@ -712,3 +712,68 @@ TEST(gate_9_tells_tasks_apart_that_failed_on_different_workers)
     worker_runs(&c, "w2", at("j", 0, 0));
     cluster_finish(&c);
 }
+
+/* Polls of both in one batch; true if the first got the one task that there is. */
+static bool first_gets_it(struct cluster *c, const char *first, const char *second)
+{
+    cluster_begin(c);
+    uint64_t p1 = worker_waits(c, first, 1, 1000);
+    uint64_t p2 = worker_waits(c, second, 1, 1000);
+    cluster_end(c);
+    const struct reply *r1 = worker_answer(c, first, p1);
+    const struct reply *r2 = worker_answer(c, second, p2);
+    CHECK_UINT((r1 != NULL ? r1->u.tasks.n_tasks : 0) + (r2 != NULL ? r2->u.tasks.n_tasks : 0), 1);
+    return r1 != NULL && r1->u.tasks.n_tasks == 1;
+}
+
+TEST(a_worker_is_not_preferred_beyond_the_limit_per_node)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    const struct requirement one = {.max_parallel_per_node = 1};
+    struct stage_spec stages[] = {MAP_STAGE(1, 2), QUERY_STAGE(2, AFTER(READS_ALL(0)))};
+    stages[1].need = &one;
+    SUBMIT_QUERY(&c, "q", stages);
+    worker_maps(&c, "w1", at("q", 0, 0), 2);
+    worker_takes_task(&c, "w1", at("q", 1, 0));
+    CHECK(!first_gets_it(&c, "w1", "w2")); /* it holds the inputs, but runs one already */
+    cluster_finish(&c);
+}
+
+TEST(a_worker_is_not_preferred_for_what_it_failed)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), QUERY_STAGE(1, AFTER(READS_ALL(0)))};
+    SUBMIT_QUERY(&c, "q", stages);
+    worker_maps(&c, "w1", at("q", 0, 0), 1);
+    CHECK_INT(worker_fails(&c, "w1", worker_takes_task(&c, "w1", at("q", 1, 0)), "boom"), REFUSE_NONE);
+    cluster_advance(&c, SECOND_MS);
+    CHECK(!first_gets_it(&c, "w1", "w2"));
+    cluster_finish(&c);
+}
+
+TEST(a_full_worker_is_not_preferred)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.max_concurrent_tasks_per_worker = 1;
+    cluster_init_with(&c, config);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), QUERY_STAGE(1, AFTER(READS_ALL(0)))};
+    SUBMIT_QUERY(&c, "q", stages);
+    const struct assignment *m = worker_takes_task(&c, "w1", at("q", 0, 0));
+    CHECK_INT(worker_registers_map(&c, "w1", m, 1), REFUSE_NONE);
+    submit_tasks(&c, "other", 1);
+    cluster_begin(&c);
+    CHECK_INT(worker_succeeds(&c, "w1", m), REFUSE_NONE);
+    cluster_end(&c);
+    CHECK_UINT(worker_takes_up_to(&c, "w1", 1), 1);
+    CHECK(!first_gets_it(&c, "w1", "w2"));
+    cluster_finish(&c);
+}

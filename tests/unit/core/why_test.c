@@ -448,3 +448,36 @@ TEST(why_accounts_for_every_queued_task)
     }
     cluster_finish(&c);
 }
+
+TEST(a_task_that_every_live_worker_is_forbidden_to_run_is_stuck)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    const struct requirement forbidden = {.forbidden_nodes = TEXTS("w1", "w2", "w3")};
+    const struct requirement elsewhere = {.allowed_nodes = TEXTS("w3")};
+    const struct requirement fine = {.forbidden_nodes = TEXTS("w1")};
+    submit_tasks_for(&c, "a", 1, &forbidden);
+    submit_tasks_for(&c, "b", 1, &elsewhere);
+    submit_tasks_for(&c, "d", 1, &fine);
+    cluster_advance(&c, 70 * SECOND_MS);
+    CHECK_UINT(core_stats(c.core).stuck_tasks, 2);
+    worker_joins(&c, "w3"); /* allowed for one, forbidden for the other */
+    worker_runs(&c, "w3", at("b", 0, 0));
+    cluster_advance(&c, SECOND_MS);
+    CHECK_UINT(core_stats(c.core).stuck_tasks, 1);
+    cluster_finish(&c);
+}
+
+TEST(why_a_worker_at_the_limit_per_node_is_full)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    const struct requirement need = {.max_parallel_per_node = 1};
+    submit_tasks_for(&c, "j", 3, &need);
+    worker_takes(&c, "w1");
+    check_why(&c, "j", "all 1 matching workers are full", 2);
+    cluster_finish(&c);
+}
