@@ -13,12 +13,17 @@ B := build/$V
 # Which libraries a folder's code needs, in link order. The same direction as tools/lint/edges.txt.
 needs_base := base
 needs_core := core base
+needs_store := store core base
+
+# Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
+libs_base := -ljson-c
+libs_store := -lsqlite3 -lpq
 
 CC       = gcc
 AR       = ar
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wswitch-enum -Wformat=2 \
             -Wvla -Wundef -Werror
-CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit
+CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit -isystem /usr/include/postgresql
 STANDARD := -std=c17
 CFLAGS   := $(STANDARD) $(WARNINGS) -g
 LDFLAGS  :=
@@ -51,9 +56,14 @@ sim       := $(wildcard tests/sim/*.c)
 benches   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(unit_main) $(sim) $(wildcard bench/*.c))
 
+# Sources that the build makes itself, by folder, in gen/: the store's migrations as C.
+migrations := $(wildcard src/store/migrations/*.sql)
+made_store := $B/gen/migrations.o
+
 objects = $(patsubst %.c,$B/obj/%.o,$1)
 needs   = $(if $(needs_$1),$(needs_$1),$(error Makefile: say what $1 links with: needs_$1))
 libs    = $(patsubst %,$B/lib/lib%.a,$(filter $(folders),$(needs)))
+foreign = $(foreach f,$(filter $(folders),$(needs)),$(libs_$f))
 
 libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
 programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/bench-%,$(benches))
@@ -72,14 +82,21 @@ show-flags:
 # list of sources, so that other flags recompile and a removed source leaves its archive.
 remember = $(shell mkdir -p $B && { printf '%s\n' '$(strip $2)' | cmp -s - $B/$1 || printf '%s\n' '$(strip $2)' >$B/$1; })
 $(call remember,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
-$(call remember,sources,$(sources))
+$(call remember,sources,$(sources) $(migrations))
 
 $B/obj/%.o: %.c $B/flags
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
+$B/gen/migrations.c: tools/embed-migrations.sh $(migrations) $B/sources
+	@mkdir -p $(@D)
+	tools/embed-migrations.sh src/store/migrations >$@
+
+$B/gen/%.o: $B/gen/%.c $B/flags
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
 define library
-$B/lib/lib$1.a: $(call objects,$(wildcard src/$1/*.c)) $B/sources
+$B/lib/lib$1.a: $(call objects,$(wildcard src/$1/*.c)) $(made_$1) $B/sources
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	$(AR) rcsD $$@ $$(filter %.o,$$^)
@@ -90,10 +107,10 @@ $(foreach f,$(folders),$(eval $(call library,$f)))
 define program
 $B/bin/$1: $(call objects,$2) $(call libs,$3) $B/sources
 	@mkdir -p $$(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $$(filter %.o %.a,$$^) $4 -o $$@
+	$(CC) $(CFLAGS) $(LDFLAGS) $$(filter %.o %.a,$$^) $4 $(call foreign,$3) -o $$@
 endef
 $(foreach u,$(unit),$(eval $(call program,unit-$u,$(wildcard tests/unit/$u/*.c) $(unit_main),$u,-lcmocka)))
 $(if $(sim),$(eval $(call program,sim,$(sim),core)))
 $(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c,$b)))
 
--include $(patsubst %.o,%.d,$(call objects,$(sources)))
+-include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store))

@@ -62,6 +62,9 @@
 /* Milliseconds that one GetTask may wait for work. */
 #define LIMIT_WAIT_MS 60000
 
+/* Arrays and objects inside each other in one JSON text. */
+#define LIMIT_JSON_DEPTH 64
+
 /* Errors that the check of one task tree lists before it stops. */
 #define LIMIT_TREE_ERRORS 100
 

@@ -89,7 +89,7 @@ static void check_findable(const struct stage *stage)
     }
     const struct jobqueue *queue = task_queue(task);
     ASSERT(is_entered(queue, task));
-    ASSERT(list_is_linked(&queue->in_class) || queue->is_parked);
+    ASSERT(list_is_linked(&queue->in_class));
 }
 
 static void check_edges(const struct stage *stage)
@@ -140,8 +140,8 @@ static uint32_t check_stage(const struct core *core, const struct stage *stage, 
 static void check_queue(const struct core *core, const struct jobqueue *queue, bool job_ended)
 {
     ASSERT(queue->more.count == (queue->n_ready > 0 ? queue->n_ready - 1 : 0));
-    ASSERT(!(queue->is_parked && list_is_linked(&queue->in_class)));
-    ASSERT(!job_ended || !(queue->is_parked || list_is_linked(&queue->in_class)));
+    ASSERT(!queue->is_parked || list_is_linked(&queue->in_class));
+    ASSERT(!job_ended || !list_is_linked(&queue->in_class));
     if (queue->is_parked) {
         ASSERT(job_is_full(core, queue->job));
     }

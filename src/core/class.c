@@ -51,7 +51,8 @@ static void holder_add(struct link *link)
     struct holder *holder = link->holder;
     uint8_t p = link->class->priority;
     holder->ready[p] = mem_grow(holder->ready[p], &holder->cap[p], holder->n_ready[p] + 1, sizeof *holder->ready[p]);
-    holder->ready[p][holder->n_ready[p]++] = link;
+    link->index = holder->n_ready[p]++;
+    holder->ready[p][link->index] = link;
     link->is_queued = true;
 }
 
@@ -59,17 +60,13 @@ void holder_drop(struct link *link)
 {
     struct holder *holder = link->holder;
     uint8_t p = link->class->priority;
-    if (!link->is_queued) {
-        return;
+    if (link->is_queued) {
+        struct link *last = holder->ready[p][--holder->n_ready[p]];
+        ASSERT(holder->ready[p][link->index] == link);
+        holder->ready[p][link->index] = last;
+        last->index = link->index;
+        link->is_queued = false;
     }
-    for (uint32_t i = 0; i < holder->n_ready[p]; i++) {
-        if (holder->ready[p][i] == link) {
-            holder->ready[p][i] = holder->ready[p][--holder->n_ready[p]];
-            link->is_queued = false;
-            return;
-        }
-    }
-    ASSERT(!"a queued link is in its holder");
 }
 
 void holder_deinit(struct holder *holder)

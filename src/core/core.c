@@ -157,6 +157,7 @@ static void tick(struct core *core)
 void core_step(struct core *core, const struct core_input *input, const struct command *command, struct effects *fx)
 {
     core->fx = fx;
+    fx->last_job_id = NULL; /* another core may have written it */
     core->random_key = (struct siphash_key){input->seed[0], input->seed[1]};
     core->pending_since_ms = input->pending_since_ms;
     take_time(core, input->now_ms);
@@ -210,6 +211,7 @@ void core_step(struct core *core, const struct core_input *input, const struct c
         load_job_done(core, command->u.loaded_job);
         break;
     }
+    jobs_tell_parents(core);
     ASSERT(core->recoveries == NULL);
     core->fx = NULL;
 }

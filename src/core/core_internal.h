@@ -51,6 +51,7 @@ struct link {
     struct worker *worker;
     struct link *next; /* of the same class */
     bool is_queued;    /* it is in holder->ready */
+    uint32_t index;    /* there */
 };
 
 /* Tasks with the same requirement, the same priority and the same workers to avoid. */
@@ -176,8 +177,11 @@ struct stage {
     uint64_t *recovered; /* durable; marks of the incarnations whose loss this stage recovered from */
     struct stage *next_work;
     struct stage *next_recovery;
-    uint64_t rows;  /* derived: of registered outputs */
-    uint64_t bytes; /* derived */
+    struct stage *next_marked;
+    int64_t ready_at_ms;         /* when it became runnable */
+    int64_t child_started_at_ms; /* durable; of the task that runs as a job */
+    uint64_t rows;               /* derived: of registered outputs */
+    uint64_t bytes;              /* derived */
     int64_t backoff_ms;
     uint32_t id;
     uint32_t n_tasks;
@@ -200,7 +204,7 @@ struct stage {
     bool child;
     bool has_readers;
     bool is_range_queued; /* its untouched tasks have an entry */
-    bool is_marked;       /* scratch of RetryJob */
+    bool is_marked;       /* scratch */
     bool has_dropped;     /* entries of it were thrown out of the heap while it was not runnable */
 };
 
@@ -208,6 +212,7 @@ struct stage {
 struct job {
     struct jobqueue first_queue; /* most jobs have one class */
     struct jobqueue *queues;
+    struct list parked; /* of struct jobqueue.in_class: ready, but the job is at its limit */
     struct stage **stages;
     uint64_t serial; /* tells this job from any other that ever was in this process */
     uint64_t turn;
@@ -230,6 +235,7 @@ struct job {
     char *idempotency_key; /* durable */
     struct edge *edges;
     struct task *parent;     /* durable; of a child job */
+    struct job *next_told;   /* ended, and its parent does not know yet */
     struct block *blocks;    /* memory of stages and tasks */
     struct list in_list;     /* ended jobs, oldest first */
     struct digest content;   /* durable */
@@ -239,7 +245,7 @@ struct job {
     uint32_t cap_stages;
     uint32_t n_edges;
     uint32_t cap_edges;
-    uint32_t n_queues;
+    uint32_t n_needs;   /* different requirements of its stages */
     uint32_t n_outputs; /* map outputs that exist */
     char id[];          /* durable */
 };
@@ -346,6 +352,7 @@ struct core {
     struct heap watches; /* attended time */
     struct timer stuck;
     struct stage *recoveries; /* stages with something due */
+    struct job *to_tell;      /* ended children whose parents are told at the end of the step */
     struct lease *lease_pool;
     struct pending_parent *parents; /* while loading */
     uint32_t n_parents;
@@ -439,6 +446,7 @@ void holder_drop(struct link *link);
 
 struct jobqueue *jobqueue_get(struct core *core, struct job *job, struct class *class);
 void jobqueue_wake(struct core *core, struct jobqueue *queue);
+void jobqueue_park(struct jobqueue *queue);
 void jobqueue_leave(struct jobqueue *queue);
 struct task *jobqueue_top(struct core *core, struct jobqueue *queue);
 void jobqueue_pop(struct jobqueue *queue);
@@ -460,6 +468,7 @@ void job_evict(struct core *core);
 void job_end(struct core *core, struct job *job, enum job_state state, const char *message);
 void job_remember_ended(struct core *core, struct job *job);
 void job_maybe_end(struct core *core, struct job *job);
+void jobs_tell_parents(struct core *core);
 void job_mark_running(struct core *core, struct job *job);
 MUST_USE enum err job_add_stages(struct core *core, struct job *job, const struct stage_spec *specs, uint32_t n,
                                  struct error *e);

@@ -216,9 +216,8 @@ void core__emit_stage(struct core *core, const struct stage *stage, bool is_new)
 static bool has_placement(const struct stage *stage)
 {
     const struct requirement *need = stage->queue->class->need->value;
-    return need->any_executors.count + need->capabilities.count + need->allowed_nodes.count +
-               need->forbidden_nodes.count + need->max_parallel_per_node >
-           0;
+    return need->any_executors.count > 0 || need->capabilities.count > 0 || need->allowed_nodes.count > 0 ||
+           need->forbidden_nodes.count > 0 || need->max_parallel_per_node > 0;
 }
 
 static struct string_list failed_on(struct core *core, const struct task *task)

@@ -75,7 +75,7 @@ struct assignment {
     uint32_t lease_ms;
     uint32_t timeout_ms;
     bool exclusive;
-    int64_t queued_ms; /* how long it was ready before it was assigned */
+    int64_t queued_ms; /* since it was queued and its stage could run; a backoff counts, too */
     const struct source *sources;
     uint32_t n_sources;
     struct assignment *next;
@@ -106,7 +106,7 @@ struct reply {
             uint32_t n_stop;
             const char *const *ended_jobs; /* of the held ones */
             uint32_t n_ended_jobs;
-            uint32_t outputs_needed; /* map outputs on this worker that somebody still has to read */
+            uint32_t outputs_needed; /* map outputs here that somebody has to read; only if it is leaving or draining */
         } heartbeat;
         struct {
             const struct assignment *first;

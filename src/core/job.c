@@ -42,6 +42,7 @@ struct job *job_new(struct core *core, const char *id)
     size_t id_bytes = strlen(id) + 1;
     struct job *job = mem_calloc(1, sizeof *job + id_bytes);
     memcpy(job->id, id, id_bytes);
+    list_init(&job->parked);
     job->hash = core__hash(core, id);
     job->turn = ++core->turn;
     job->serial = job->turn;
@@ -151,9 +152,13 @@ static void cancel_open_tasks(struct core *core, struct job *job, struct list *c
             if (task_state_is_terminal((enum task_state)task->state)) {
                 continue;
             }
-            if (task->state == TASK_RUNNING && stage->child && task->u.child != NULL) {
-                task->u.child->parent = NULL;
-                list_push_back(children, &task->u.child->in_list);
+            struct job *child = task->state == TASK_RUNNING && stage->child ? task->u.child : NULL;
+            if (child != NULL) {
+                child->parent = NULL;
+                /* One that has ended in this very step is only waiting to say so. */
+                if (!job_state_is_terminal((enum job_state)child->state)) {
+                    list_push_back(children, &child->in_list);
+                }
             }
             task_cancel(core, task);
         }
@@ -235,7 +240,20 @@ void job_end(struct core *core, struct job *job, enum job_state state, const cha
         list_remove(&child->in_list);
         end_one(core, child, JOB_CANCELED, "the job that started it has ended", &children);
     }
-    tell_parent(core, job);
+    if (job->parent != NULL) {
+        job->next_told = core->to_tell;
+        core->to_tell = job;
+    }
+}
+
+/* Children can be nested deeply, so parents are told one after the other, not from within each other. */
+void jobs_tell_parents(struct core *core)
+{
+    while (core->to_tell != NULL) {
+        struct job *job = core->to_tell;
+        core->to_tell = job->next_told;
+        tell_parent(core, job);
+    }
 }
 
 /* Ends the job if all of its tasks have. */
@@ -257,11 +275,27 @@ static void reply_job(struct core *core, uint64_t to, enum reply_kind kind, cons
     reply->u.job.existed = existed;
 }
 
+/* The task that waits for a child, if `ref` names it; else NULL. */
+static struct task *parent_task(struct core *core, const struct attempt_ref *ref)
+{
+    const struct job *job = job_find(core, ref->task.job_id);
+    struct task *task = job == NULL ? NULL : task_find(job, ref->task.stage, ref->task.task);
+    bool waits = task != NULL && task->stage->child && task->state == TASK_RUNNING && task->attempt == ref->attempt &&
+                 task->u.child == NULL;
+    return waits ? task : NULL;
+}
+
 /* True if the submit was answered because the job is known already. */
 static bool answer_known(struct core *core, const struct command *command)
 {
     const struct cmd_submit *submit = &command->u.submit;
     const struct job *job = job_find(core, submit->job_id);
+    const struct task *parent = submit->parent == NULL ? NULL : parent_task(core, submit->parent);
+    if (job != NULL && parent != NULL) {
+        core__reply_error(core, command->reply_to, ERR_EXISTS,
+                          arena_format(&core->fx->arena, "job '%s' exists and is not this task's", submit->job_id));
+        return true;
+    }
     if (job != NULL) {
         if (memcmp(&job->content, &submit->content, sizeof job->content) == 0) {
             reply_job(core, command->reply_to, REPLY_SUBMIT, job, true);
@@ -271,21 +305,12 @@ static bool answer_known(struct core *core, const struct command *command)
         }
         return true;
     }
-    job = submit->idempotency_key != NULL ? job_find_key(core, submit->idempotency_key) : NULL;
+    job = submit->idempotency_key != NULL && parent == NULL ? job_find_key(core, submit->idempotency_key) : NULL;
     if (job != NULL) {
         reply_job(core, command->reply_to, REPLY_SUBMIT, job, true);
         return true;
     }
     return false;
-}
-
-static struct task *parent_task(struct core *core, const struct attempt_ref *ref)
-{
-    const struct job *job = job_find(core, ref->task.job_id);
-    struct task *task = job == NULL ? NULL : task_find(job, ref->task.stage, ref->task.task);
-    bool waits = task != NULL && task->stage->child && task->state == TASK_RUNNING && task->attempt == ref->attempt &&
-                 task->u.child == NULL;
-    return waits ? task : NULL;
 }
 
 static void emit_new_job(struct core *core, const struct job *job)
@@ -392,8 +417,8 @@ static struct stage *stage_by_name(const struct job *job, const char *name)
 static void reset_task(struct core *core, struct task *task)
 {
     struct task_news news = {0};
-    if (task->state == TASK_QUEUED) {
-        return;
+    if (task->state == TASK_QUEUED || (task->stage->planning && task->state == TASK_SUCCEEDED)) {
+        return; /* the stages that a plan added are there already */
     }
     output_drop(core, task, true);
     task->failures = 0;
@@ -429,6 +454,10 @@ static void reset_tasks(struct core *core, struct job *job, bool results_lost)
         struct stage *stage = job->stages[s];
         bool whole = stage->is_marked || (results_lost && stage->output == OUTPUT_RESULT);
         stage->is_marked = false;
+        if (stage->n_recovered > 0) {
+            stage->n_recovered = 0; /* like the tasks' failures, they start anew */
+            core__emit_stage(core, stage, false);
+        }
         for (uint32_t t = 0; t < stage->n_tasks; t++) {
             if (whole || stage->tasks[t].state != TASK_SUCCEEDED) {
                 reset_task(core, &stage->tasks[t]);

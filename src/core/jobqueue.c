@@ -75,7 +75,7 @@ struct jobqueue *jobqueue_get(struct core *core, struct job *job, struct class *
     queue->class = class;
     queue->next = job->queues;
     job->queues = queue;
-    job->n_queues++;
+    job->n_needs += class->n_avoid == 0;
     return queue;
 }
 
@@ -86,12 +86,19 @@ void jobqueue_wake(struct core *core, struct jobqueue *queue)
         return;
     }
     if (job_is_full(core, queue->job)) {
-        queue->is_parked = true;
+        jobqueue_park(queue);
         return;
     }
     queue->since_ms = core->now_ms;
     list_push_back(&queue->class->queue, &queue->in_class);
     class_announce(core, queue->class);
+}
+
+/* The job is at its limit: out of the line, until it is not. */
+void jobqueue_park(struct jobqueue *queue)
+{
+    queue->is_parked = true;
+    list_push_back(&queue->job->parked, &queue->in_class);
 }
 
 void jobqueue_leave(struct jobqueue *queue)
@@ -106,11 +113,10 @@ void job_slot_freed(struct core *core, struct job *job)
     if (job_state_is_terminal((enum job_state)job->state) || job_is_full(core, job)) {
         return;
     }
-    for (struct jobqueue *queue = job->queues; queue != NULL; queue = queue->next) {
-        if (queue->is_parked) {
-            queue->is_parked = false;
-            jobqueue_wake(core, queue);
-        }
+    for (struct list *first; (first = list_first(&job->parked)) != NULL;) {
+        struct jobqueue *queue = CONTAINER_OF(first, struct jobqueue, in_class);
+        jobqueue_leave(queue);
+        jobqueue_wake(core, queue);
     }
 }
 
@@ -214,6 +220,7 @@ void task_enqueue(struct core *core, struct task *task)
 /* The stage became runnable. */
 void stage_enqueue(struct core *core, struct stage *stage)
 {
+    stage->ready_at_ms = core->now_ms;
     if (next_fresh(stage) != NULL) {
         task_enqueue(core, &stage->tasks[stage->fresh]);
     }

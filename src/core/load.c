@@ -75,6 +75,9 @@ static void load_task(struct core *core, const struct row_task *row)
     task->failures = row->failures;
     task->token = row->token;
     task->queued_at_ms = row->queued_at_ms;
+    if (task->stage->child) {
+        task->stage->child_started_at_ms = row->started_at_ms;
+    }
     if (row->state == TASK_SUCCEEDED) {
         output_tally(core, task, row->rows, row->bytes);
     }

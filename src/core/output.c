@@ -226,7 +226,7 @@ static void describe_source(struct core *core, struct source *source, const stru
 const struct source *output_sources(struct core *core, const struct task *task, uint32_t *out_n)
 {
     const struct job *job = task->stage->job;
-    uint32_t total = 0;
+    size_t total = 0;
     for (uint32_t i = task->stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
         total += job->edges[i].read != READ_NONE ? job->stages[job->edges[i].parent]->n_tasks : 0;
     }
@@ -411,7 +411,7 @@ static void restart_stage(struct core *core, struct stage *stage)
     bool had_finished = false;
     for (uint32_t t = 0; t < stage->n_tasks; t++) {
         struct task *task = &stage->tasks[t];
-        if (task->state == TASK_RUNNING && !stage->child) {
+        if (task->state == TASK_RUNNING) {
             task_requeue(core, task, OUTCOME_LOST, "its input is being redone");
         } else if (task->state == TASK_SUCCEEDED) {
             stage->n_missing -= stage->output == OUTPUT_SHUFFLE && task->output == NULL;
@@ -423,19 +423,36 @@ static void restart_stage(struct core *core, struct stage *stage)
         stage_unsettle(stage);
         enqueue_returned(core, stage);
     }
-    recovery_due(core, stage, RECOVER_INPUTS | (had_finished ? RECOVER_READERS : 0));
+    recovery_due(core, stage, RECOVER_INPUTS);
 }
 
-static void restart_readers(struct core *core, struct stage *stage)
+/* Everyone who read it, and everyone who read from those, even if some of them are being redone already. */
+static void restart_readers(struct core *core, struct stage *from)
 {
-    const struct job *job = stage->job;
+    const struct job *job = from->job;
+    struct stage *work = from;
+    struct stage *found = NULL;
     if (BUG(core, mix_nondeterministic_maps)) {
         return;
     }
-    for (uint32_t i = stage->first_child; i != EDGE_NONE; i = job->edges[i].next_of_parent) {
-        if (job->edges[i].read != READ_NONE) {
-            restart_stage(core, job->stages[job->edges[i].child]);
+    from->next_work = NULL;
+    while (work != NULL) {
+        struct stage *stage = work;
+        work = stage->next_work;
+        for (uint32_t i = stage->first_child; i != EDGE_NONE; i = job->edges[i].next_of_parent) {
+            struct stage *child = job->stages[job->edges[i].child];
+            if (job->edges[i].read != READ_NONE && !child->is_marked) {
+                child->is_marked = true;
+                child->next_marked = found;
+                found = child;
+                child->next_work = work;
+                work = child;
+            }
         }
+    }
+    for (; found != NULL; found = found->next_marked) {
+        found->is_marked = false;
+        restart_stage(core, found);
     }
 }
 

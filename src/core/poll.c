@@ -80,6 +80,14 @@ static void answer(struct core *core, struct worker *worker)
     forget(core, worker);
 }
 
+static void answer_nothing(struct core *core, struct worker *worker)
+{
+    struct reply *reply = core__reply(core, worker->poll.reply_to, REPLY_TASKS);
+    reply->u.tasks.waited_ms = core->now_ms - worker->poll.since_ms;
+    reply->immediate = true;
+    forget(core, worker);
+}
+
 /* Outside a tick nothing has been given, so the answer is empty. */
 void poll_close(struct core *core, struct worker *worker)
 {
@@ -110,14 +118,16 @@ void poll_open(struct core *core, const struct command *command)
                           refusal_text(core__refused(core, refusal)));
         return;
     }
-    poll_close(core, worker);
+    if (worker->poll.is_open) {
+        answer_nothing(core, worker); /* stop orders wait for the new one: nobody may be listening to the old */
+    }
     uint32_t wait_ms = get->wait_ms < LIMIT_WAIT_MS ? get->wait_ms : LIMIT_WAIT_MS;
     worker->poll.is_open = true;
     worker->poll.reply_to = command->reply_to;
     worker->poll.capacity = get->capacity < LIMIT_CAPACITY ? get->capacity : LIMIT_CAPACITY;
     worker->poll.since_ms = core->now_ms;
     heap_set(&core->timers, &worker->poll.timer.node, core->now_ms + wait_ms);
-    if (worker->n_stops > 0) {
+    if (worker->n_stops > 0 && !list_is_linked(&worker->in_served)) {
         list_push_back(&core->served, &worker->in_served);
     }
     poll_reconsider(core, worker);
@@ -159,8 +169,8 @@ static struct jobqueue *next_in_line(struct core *core, struct class *class, con
         if (jobqueue_top(core, queue) == NULL) {
             jobqueue_leave(queue);
         } else if (job_is_full(core, queue->job)) {
-            list_remove(&queue->in_class);
-            queue->is_parked = true;
+            jobqueue_leave(queue);
+            jobqueue_park(queue);
         } else if (worker == NULL || !is_crowded(queue, worker)) {
             return queue;
         }
@@ -182,19 +192,22 @@ static struct jobqueue *look(struct core *core, struct holder *holder, int p, co
                              struct jobqueue *best)
 {
     uint32_t looked = 0;
-    while (looked < holder->n_ready[p] && looked < CLASSES_PER_LOOK) {
+    uint32_t fitting = 0; /* those that this worker must leave to others do not count */
+    while (looked < holder->n_ready[p] && fitting < CLASSES_PER_LOOK) {
         uint32_t at = (holder->rotor + looked) % holder->n_ready[p];
         struct link *link = holder->ready[p][at];
         struct jobqueue *queue = next_in_line(core, link->class, worker);
         if (list_is_empty(&link->class->queue)) {
-            holder->ready[p][at] = holder->ready[p][--holder->n_ready[p]];
-            link->is_queued = false;
+            holder_drop(link);
             link->class->is_announced = false;
             continue;
         }
         looked++;
-        if (queue != NULL && (best == NULL || goes_before(queue, best)) &&
-            (worker == NULL || !class_blocks_worker(core, link->class, worker))) {
+        if (queue == NULL || (worker != NULL && class_blocks_worker(core, link->class, worker))) {
+            continue;
+        }
+        fitting++;
+        if (best == NULL || goes_before(queue, best)) {
             best = queue;
         }
     }
@@ -233,7 +246,7 @@ static void end_turn(struct core *core, struct jobqueue *queue)
         return;
     }
     if (job_is_full(core, queue->job)) {
-        queue->is_parked = true;
+        jobqueue_park(queue);
     } else {
         list_push_back(&queue->class->queue, &queue->in_class);
     }
@@ -268,7 +281,8 @@ static struct assignment *describe(struct core *core, const struct task *task, i
 static void assign(struct core *core, struct jobqueue *queue, struct worker *worker)
 {
     struct task *task = jobqueue_top(core, queue);
-    int64_t queued_ms = core->now_ms - task->queued_at_ms;
+    int64_t ready_at_ms = task->stage->ready_at_ms;
+    int64_t queued_ms = core->now_ms - (task->queued_at_ms > ready_at_ms ? task->queued_at_ms : ready_at_ms);
     jobqueue_pop(queue);
     lease_grant(core, task, worker);
     end_turn(core, queue);
@@ -375,6 +389,7 @@ static void start_children(struct core *core)
             task->outcome = OUTCOME_PENDING;
             task_move(core, task, TASK_RUNNING);
             task->u.child = NULL;
+            task->stage->child_started_at_ms = core->now_ms;
             queue->job->running++;
             end_turn(core, queue);
             job_mark_running(core, queue->job);

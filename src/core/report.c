@@ -103,6 +103,7 @@ static enum refusal take_success(struct core *core, struct task *task, const str
     struct stage *stage = task->stage;
     struct error e;
     if (stage->output != OUTPUT_NONE && (task->output == NULL || task->output->attempt != task->attempt)) {
+        worker_count_failure(core, task->u.lease->worker, task);
         task_retry_or_fail(core, task, "it succeeded without registering its output", true, true);
         return core__refused(core, REFUSE_BAD_OUTPUT);
     }

@@ -190,13 +190,26 @@ static uint64_t mix_list(uint64_t hash, struct string_list list)
     return hash;
 }
 
+static uint64_t mix_capability(uint64_t hash, const struct capability *capability)
+{
+    static const struct siphash_key key = {0, 1};
+    hash = mix(hash, capability->key);
+    if (capability->kind == VALUE_TEXT) {
+        return mix(hash, capability->text);
+    }
+    if (capability->kind == VALUE_LIST) {
+        return mix_list(hash, (struct string_list){capability->items, capability->n_items});
+    }
+    return hash ^ siphash(&key, &capability->number, sizeof capability->number);
+}
+
 uint64_t requirement_hash(const struct requirement *r)
 {
     uint64_t hash = mix(mix(r->max_parallel_per_node, r->executor), r->engine);
     hash = mix_list(mix_list(hash, r->ops), r->any_executors);
     hash = mix_list(mix_list(hash, r->allowed_nodes), r->forbidden_nodes);
     for (uint32_t i = 0; i < r->capabilities.count; i++) {
-        hash = mix(hash, r->capabilities.items[i].key);
+        hash = mix_capability(hash, &r->capabilities.items[i]);
     }
     return hash;
 }

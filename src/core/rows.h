@@ -86,20 +86,20 @@ struct row_stage {
 struct row_task {
     struct row row;
     bool is_new;
-    struct task_ref ref;   /* key */
-    struct digest inputs;  /* (new) */
-    uint32_t inputs_bytes; /* (new) */
+    struct task_ref ref;                 /* key */
+    struct digest inputs;                /* (new) */
+    uint32_t inputs_bytes;               /* (new) */
     const struct requirement *placement; /* (new) NULL: it can run anywhere its executor is */
     enum task_state state;
     enum attempt_outcome outcome; /* of the latest attempt */
     uint32_t attempt;             /* the latest; 0: none yet */
     uint32_t failures;
-    struct lease_token token;     /* of the latest attempt */
-    const char *worker_id;        /* that got the latest attempt; NULL: none */
-    int64_t lease_expires_at_ms;  /* as granted; 0: no lease */
+    struct lease_token token;      /* of the latest attempt */
+    const char *worker_id;         /* that got the latest attempt; NULL: none */
+    int64_t lease_expires_at_ms;   /* as granted; 0: no lease */
     struct digest idempotency_key; /* of the running attempt; zero: none */
-    struct string_list failed_on; /* workers to avoid */
-    int64_t ready_at_ms;          /* queued: not before this; 0: at once */
+    struct string_list failed_on;  /* workers to avoid */
+    int64_t ready_at_ms;           /* queued: not before this; 0: at once */
     int64_t queued_at_ms;
     int64_t started_at_ms;
     int64_t finished_at_ms;

@@ -20,7 +20,7 @@ static bool same_requirement(const void *value, const void *key)
 static uint32_t count_needs(const struct stage_spec *specs, uint32_t n)
 {
     struct map seen = {0};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && seen.count <= LIMIT_REQUIREMENTS_PER_JOB; i++) {
         if (i > 0 && specs[i].need == specs[i - 1].need) {
             continue;
         }
@@ -46,6 +46,10 @@ static enum err check_parent(const struct job *job, const struct stage_spec *spe
         return error_set(e, ERR_INVALID, "stage %u depends on itself", i);
     }
     uint8_t output = is_new ? (uint8_t)specs[parent->stage].output : job->stages[parent->stage]->output;
+    if (parent->read != READ_NONE && (specs[i].planning || specs[i].child)) {
+        return error_set(e, ERR_INVALID, "stage %u plans or runs as a job: it can wait for stages, but not read them",
+                         i);
+    }
     if (parent->read != READ_NONE && output != OUTPUT_SHUFFLE) {
         return error_set(e, ERR_INVALID, "stage %u reads stage %u, which leaves no partitions", i, parent->stage);
     }
@@ -146,6 +150,26 @@ static enum err check_cycles(const struct job *job, const struct stage_spec *spe
     return err;
 }
 
+/* No stage may depend on another twice. A fan-in can be wide, so each parent remembers who named it last. */
+static enum err check_twice(const struct job *job, const struct stage_spec *specs, uint32_t n, struct error *e)
+{
+    uint32_t n_old = job == NULL ? 0 : job->n_stages;
+    uint32_t *named_by = mem_calloc((size_t)n_old + n, sizeof *named_by);
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        for (uint32_t k = 0; k < specs[i].n_parents && err == ERR_OK; k++) {
+            const struct stage_parent *parent = &specs[i].parents[k];
+            uint32_t *mark = &named_by[is_inner(job, parent) ? n_old + parent->stage : parent->stage];
+            if (*mark == i + 1) {
+                err = error_set(e, ERR_INVALID, "stage %u depends on stage %u twice", i, parent->stage);
+            }
+            *mark = i + 1;
+        }
+    }
+    mem_free(named_by);
+    return err;
+}
+
 /* Looks at stages before anything is built: for a new job (`job` NULL), or added to one. */
 enum err stages_check(const struct job *job, const struct stage_spec *specs, uint32_t n, struct error *e)
 {
@@ -175,11 +199,12 @@ enum err stages_check(const struct job *job, const struct stage_spec *specs, uin
     if ((job == NULL ? 0 : job->n_edges) + n_edges > LIMIT_EDGES_PER_JOB) {
         return error_set(e, ERR_INVALID, "a job has at most %u dependencies", (unsigned)LIMIT_EDGES_PER_JOB);
     }
-    if (n > 1 && count_needs(specs, n) > LIMIT_REQUIREMENTS_PER_JOB) {
+    if ((job == NULL ? 0 : job->n_needs) + count_needs(specs, n) > LIMIT_REQUIREMENTS_PER_JOB) {
         return error_set(e, ERR_INVALID, "a job has at most %u different combinations of executor and placement",
                          (unsigned)LIMIT_REQUIREMENTS_PER_JOB);
     }
-    return n_inner == 0 ? ERR_OK : check_cycles(job, specs, n, n_inner, e);
+    enum err err = check_twice(job, specs, n, e);
+    return err != ERR_OK || n_inner == 0 ? err : check_cycles(job, specs, n, n_inner, e);
 }
 
 /* ---- building ---- */
@@ -360,6 +385,16 @@ static struct stage *settle_children(struct core *core, struct stage *stage, str
     return work;
 }
 
+/* Passes it on to all that depend on the stage, near and far. */
+static void settle_all(struct core *core, struct stage *stage)
+{
+    struct stage *work = settle_children(core, stage, NULL);
+    while (work != NULL) {
+        struct stage *next = work;
+        work = settle_children(core, next, next->next_work);
+    }
+}
+
 /* A task of the stage came to an end: let those that depend on it go on, or skip them. */
 void stage_settle(struct core *core, struct stage *stage)
 {
@@ -367,11 +402,7 @@ void stage_settle(struct core *core, struct stage *stage)
     if (count_open(stage) > 0 && !first_bad) {
         return;
     }
-    struct stage *work = settle_children(core, stage, NULL);
-    while (work != NULL) {
-        struct stage *next = work;
-        work = settle_children(core, next, next->next_work);
-    }
+    settle_all(core, stage);
     recovery_run(core);
 }
 
@@ -429,12 +460,28 @@ static void derive_edges(struct job *job, const struct stage *stage)
     }
 }
 
+/* Stages that were added below one that has failed already. */
+static void skip_hopeless(struct core *core, struct job *job, uint32_t first)
+{
+    for (uint32_t s = first; s < job->n_stages; s++) {
+        struct stage *stage = job->stages[s];
+        for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
+            const struct edge *edge = &job->edges[i];
+            if (!edge->optional && stage->counts[TASK_QUEUED] > 0 && stage_is_bad(job->stages[edge->parent])) {
+                skip_stage(core, stage);
+                settle_all(core, stage);
+            }
+        }
+    }
+}
+
 /* Stages from `first` on were just added. */
 void stages_derive(struct core *core, struct job *job, uint32_t first)
 {
     for (uint32_t s = first; s < job->n_stages; s++) {
         derive_edges(job, job->stages[s]);
     }
+    skip_hopeless(core, job, first);
     for (uint32_t s = first; s < job->n_stages; s++) {
         if (job->stages[s]->waiting == 0 || BUG(core, skip_parent_gate)) {
             stage_enqueue(core, job->stages[s]);

@@ -93,7 +93,7 @@ static int64_t backoff_delay_ms(struct core *core, const struct task *task)
 {
     int64_t base = task->stage->backoff_ms >= 0 ? task->stage->backoff_ms : core->config.retry_backoff_base_ms;
     uint32_t doublings = task->failures - 1 < 20 ? task->failures - 1 : 20;
-    int64_t delay = base << doublings;
+    int64_t delay = (base < BACKOFF_MS_MAX ? base : BACKOFF_MS_MAX) << doublings;
     if (delay > BACKOFF_MS_MAX) {
         delay = BACKOFF_MS_MAX;
     }
@@ -128,9 +128,9 @@ static void let_go(struct core *core, struct task *task, bool tell)
     task->u.lease = NULL;
 }
 
-static int64_t started_at(const struct core *core, const struct task *task)
+static int64_t started_at(const struct task *task)
 {
-    return task->stage->child ? core->now_ms : task->u.lease->acquired_at_ms;
+    return task->stage->child ? task->stage->child_started_at_ms : task->u.lease->acquired_at_ms;
 }
 
 /* A running attempt is over without a verdict: the next one can start at once. Counts nothing. */
@@ -155,10 +155,8 @@ static void fail_for_good(struct core *core, struct task *task, const char *mess
 {
     struct stage *stage = task->stage;
     struct job *job = stage->job;
-    struct task_news news = {.message = message,
-                             .worker_id = worker_id,
-                             .started_at_ms = started_at(core, task),
-                             .finished_at_ms = core->now_ms};
+    struct task_news news = {
+        .message = message, .worker_id = worker_id, .started_at_ms = started_at(task), .finished_at_ms = core->now_ms};
     core__task_event(core, EVENT_FAILED, task, worker_id, message);
     core__emit_lease_gone(core, task);
     let_go(core, task, false);
@@ -196,8 +194,8 @@ void task_retry_or_fail(struct core *core, struct task *task, const char *messag
     task->failures++;
     close_attempt(core, task, with_backoff ? OUTCOME_FAILED : OUTCOME_LOST);
     output_drop(core, task, true);
-    if (worker_id != NULL) {
-        task_avoid(core, task, worker_id);
+    if (worker_id != NULL && with_backoff) {
+        task_avoid(core, task, worker_id); /* a lost worker is not its fault */
     }
     if (!retryable || task->failures >= budget) {
         fail_for_good(core, task, message, worker_id);
@@ -226,10 +224,8 @@ void task_succeed(struct core *core, struct task *task, const struct task_report
 {
     struct stage *stage = task->stage;
     const char *worker_id = stage->child ? NULL : task->u.lease->worker->id;
-    struct task_news news = {.worker_id = worker_id,
-                             .report = report,
-                             .started_at_ms = started_at(core, task),
-                             .finished_at_ms = core->now_ms};
+    struct task_news news = {
+        .worker_id = worker_id, .report = report, .started_at_ms = started_at(task), .finished_at_ms = core->now_ms};
     close_attempt(core, task, OUTCOME_COMPLETED);
     core__task_event(core, EVENT_COMPLETED, task, worker_id, NULL);
     core__emit_lease_gone(core, task);

@@ -15,16 +15,27 @@ struct resolver {
     struct tree_errors *errors;
 };
 
-static void complain(struct resolver *r, const char *line)
+/* Counts one more error; true if there is room to say what it is. */
+static bool may_complain(struct resolver *r)
+{
+    return r->errors->count++ < LIMIT_TREE_ERRORS;
+}
+
+static void add_line(struct resolver *r, const char *line)
 {
     if (r->errors->lines == NULL) {
         r->errors->lines = arena_alloc(r->arena, LIMIT_TREE_ERRORS * sizeof *r->errors->lines);
     }
-    if (r->errors->count < LIMIT_TREE_ERRORS) {
-        r->errors->lines[r->errors->count] = line;
-    }
-    r->errors->count++;
+    r->errors->lines[r->errors->count - 1] = line;
 }
+
+/* Lines are formatted only while there is room for them: a large tree can be wrong in a million places. */
+#define COMPLAIN(r, ...)                                                                                               \
+    do {                                                                                                               \
+        if (may_complain(r)) {                                                                                         \
+            add_line(r, arena_format((r)->arena, __VA_ARGS__));                                                        \
+        }                                                                                                              \
+    } while (0)
 
 static bool is_letter(char c)
 {
@@ -66,10 +77,9 @@ static void collect_names(struct resolver *r)
     for (uint32_t i = 0; i < r->n; i++) {
         const struct tree_task *task = &r->tasks[i];
         if (!tree_name_is_valid(task->name)) {
-            complain(r, arena_format(r->arena, "task %u: '%.100s' is not a name: use [A-Za-z_][A-Za-z0-9_-]{0,99}", i,
-                                     task->name));
+            COMPLAIN(r, "task %u: '%.100s' is not a name: use [A-Za-z_][A-Za-z0-9_-]{0,99}", i, task->name);
         } else if (find_task(r, task->name) != NULL) {
-            complain(r, arena_format(r->arena, "task '%s' is there more than once", task->name));
+            COMPLAIN(r, "task '%s' is there more than once", task->name);
         } else {
             map_put(&r->names, hash_name(task->name), (void *)(uintptr_t)task);
         }
@@ -89,17 +99,16 @@ static const struct stage_parent *resolve_parents(struct resolver *r, const stru
         const struct tree_dependency *dependency = &task->depends_on[k];
         const struct tree_task *parent = find_task(r, dependency->task);
         if (parent == NULL) {
-            complain(r, arena_format(r->arena, "task '%.100s' depends on '%.100s', which is not in the tree",
-                                     task->name, dependency->task));
+            COMPLAIN(r, "task '%.100s' depends on '%.100s', which is not in the tree", task->name, dependency->task);
             continue;
         }
         uint32_t index = (uint32_t)(parent - r->tasks);
         if (parent == task) {
-            complain(r, arena_format(r->arena, "task '%s' depends on itself", task->name));
+            COMPLAIN(r, "task '%s' depends on itself", task->name);
             continue;
         }
         if (seen_by[index] == mark) {
-            complain(r, arena_format(r->arena, "task '%s' depends on '%s' twice", task->name, parent->name));
+            COMPLAIN(r, "task '%s' depends on '%s' twice", task->name, parent->name);
             continue;
         }
         seen_by[index] = mark;
@@ -154,26 +163,32 @@ static uint32_t open_parent(const struct stage_spec *stage, const uint32_t *open
     ASSERT(!"a task in a cycle has a parent in it");
 }
 
-/* Names the tasks of one cycle, in the order in which they wait for each other. */
-static void name_cycle(struct resolver *r, const struct stage_spec *stages, const uint32_t *open)
+/* Names the tasks of one cycle, in the order in which they wait for each other. Looks at each task's parents once. */
+static void name_cycle(struct resolver *r, const struct stage_spec *stages, struct walk *w)
 {
+    uint32_t *up = w->work; /* done with; UINT32_MAX: not looked at */
     uint32_t at = 0;
-    while (open[at] == 0) {
+    memset(up, 0xff, r->n * sizeof *up);
+    while (w->open[at] == 0) {
         at++;
     }
-    for (uint32_t i = 0; i < r->n; i++) { /* after so many steps up, we are inside a cycle */
-        at = open_parent(&stages[at], open);
+    while (up[at] == UINT32_MAX) { /* until one comes up again: that one is in a cycle */
+        up[at] = open_parent(&stages[at], w->open);
+        at = up[at];
     }
     const char *text = arena_format(r->arena, "a cycle: '%s'", r->tasks[at].name);
     uint32_t shown = 0;
-    uint32_t up = at;
+    uint32_t next = at;
     do {
-        up = open_parent(&stages[up], open);
+        next = up[next];
         if (++shown <= 10) {
-            text = arena_format(r->arena, "%s waits for '%s'", text, r->tasks[up].name);
+            text = arena_format(r->arena, "%s waits for '%s'", text, r->tasks[next].name);
         }
-    } while (up != at);
-    complain(r, shown > 10 ? arena_format(r->arena, "%s ... (%u tasks)", text, shown) : text);
+    } while (next != at);
+    if (shown > 10) {
+        text = arena_format(r->arena, "%s ... (%u tasks)", text, shown);
+    }
+    COMPLAIN(r, "%s", text);
 }
 
 static void find_cycle(struct resolver *r, const struct stage_spec *stages)
@@ -190,7 +205,7 @@ static void find_cycle(struct resolver *r, const struct stage_spec *stages)
         .work = mem_calloc(r->n, sizeof *w.work),
     };
     if (remove_acyclic(r, stages, &w) < r->n) {
-        name_cycle(r, stages, w.open);
+        name_cycle(r, stages, &w);
     }
     mem_free(w.open);
     mem_free(w.first);
@@ -205,11 +220,11 @@ enum err tree_resolve(const struct tree_task *tasks, uint32_t n, struct arena *a
     struct resolver r = {.tasks = tasks, .n = n, .arena = arena, .errors = errors};
     *errors = (struct tree_errors){NULL, 0};
     if (n == 0) {
-        complain(&r, "the tree has no tasks");
+        COMPLAIN(&r, "%s", "the tree has no tasks");
         return ERR_INVALID;
     }
     if (n > LIMIT_STAGES_PER_JOB) {
-        complain(&r, arena_format(arena, "a tree has at most %u tasks, not %u", (unsigned)LIMIT_STAGES_PER_JOB, n));
+        COMPLAIN(&r, "a tree has at most %u tasks, not %u", (unsigned)LIMIT_STAGES_PER_JOB, n);
         return ERR_INVALID;
     }
     collect_names(&r);

@@ -215,8 +215,7 @@ void worker_watch_fired(struct core *core, struct worker *worker)
         worker->status = NODE_DEAD;
         core__emit_node(core, worker);
     }
-    bool is_marked = worker->blacklisted_until_ms != 0 || worker->draining; /* by hand or for ever: that must stay */
-    if (!worker->is_live && silent_ms >= NODE_FORGET_MS && !is_marked) {
+    if (!worker->is_live && silent_ms >= NODE_FORGET_MS && worker->blacklisted_until_ms == 0) {
         core__emit_node_gone(core, worker);
         worker_free(core, worker);
         return;
@@ -293,8 +292,12 @@ void worker_deregister(struct core *core, const struct command *command)
     if (worker != NULL && worker->incarnation != NULL && strcmp(worker->incarnation, leave->incarnation) == 0) {
         core__node_event(core, EVENT_LOST, worker, "left");
         worker_lose(core, worker, LOSS_FREE, "left");
-        core__emit_node_gone(core, worker);
-        worker_free(core, worker);
+        if (worker->failures > 0 || worker->blacklisted_until_ms != 0) {
+            core__emit_node(core, worker); /* leaving does not wipe the slate clean */
+        } else {
+            core__emit_node_gone(core, worker);
+            worker_free(core, worker);
+        }
     }
     core__reply(core, command->reply_to, REPLY_DONE);
 }
@@ -432,11 +435,13 @@ void worker_heartbeat(struct core *core, const struct command *command)
     if (beat->n_held_jobs > 0) {
         name_ended_jobs(core, beat, reply);
     }
-    reply->u.heartbeat.outputs_needed = count_needed_outputs(worker);
     /* "Nobody needs your outputs", like a stop order, may be said only when it is durable. */
-    bool is_harmless = reply->u.heartbeat.outputs_needed > 0 || list_is_empty(&worker->outputs);
-    reply->immediate = n_stop == 0 && reply->u.heartbeat.n_ended_jobs == 0 && !worker->draining && is_harmless &&
-                       core->fx->n_rows == rows_before;
+    bool wants_to_go = beat->is_leaving || worker->draining;
+    if (wants_to_go) {
+        reply->u.heartbeat.outputs_needed = count_needed_outputs(worker);
+    }
+    reply->immediate =
+        n_stop == 0 && reply->u.heartbeat.n_ended_jobs == 0 && !wants_to_go && core->fx->n_rows == rows_before;
 }
 
 /* A stop order for the attempt that the task has at the moment; it goes out with the worker's next poll. */
@@ -459,7 +464,8 @@ void worker_tell_stop(struct core *core, struct worker *worker, const struct tas
 void worker_arm_blacklist(struct core *core, struct worker *worker)
 {
     int64_t latest_ms = core->now_ms + core->config.blacklist_ttl_ms;
-    int64_t until_ms = worker->blacklisted_until_ms < latest_ms ? worker->blacklisted_until_ms : latest_ms;
+    bool is_far = core->config.blacklist_ttl_ms > 0 && worker->blacklisted_until_ms > latest_ms;
+    int64_t until_ms = is_far ? latest_ms : worker->blacklisted_until_ms;
     if (worker->blacklisted_until_ms == 0 || worker->blacklisted_until_ms == INT64_MAX) {
         heap_remove(&core->timers, &worker->blacklist.node);
     } else {

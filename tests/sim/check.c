@@ -52,13 +52,10 @@ void checks_init(struct checks *checks)
             }
         }
         for (uint32_t kind = 0; kind <= CMD_LOADED_JOB; kind++) {
-            if ((checker->request_kinds >> kind & 1) == 0) {
-                continue;
-            }
-            if (checker->fact != NULL) {
+            if ((checker->fact_kinds >> kind & 1) != 0) {
                 checks->facts[kind][checks->n_facts[kind]++] = hook;
             }
-            if (checker->leave != NULL) {
+            if ((checker->leave_kinds >> kind & 1) != 0) {
                 checks->leaves[kind][checks->n_leaves[kind]++] = hook;
             }
         }

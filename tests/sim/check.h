@@ -84,8 +84,9 @@ struct row_note {
 struct checker {
     enum property property;
     size_t state_size;
-    uint32_t row_kinds;     /* bits: which rows it wants */
-    uint32_t request_kinds; /* bits: of which commands it wants facts and leaves */
+    uint32_t row_kinds;   /* bits: which rows it wants */
+    uint32_t fact_kinds;  /* bits: of which commands it wants the facts */
+    uint32_t leave_kinds; /* bits: of which commands it wants to see the answers leave */
     void (*reset)(struct sim *sim, void *state);
     void (*fact)(struct sim *sim, void *state, const struct msg *request, const struct reply *reply);
     void (*row)(struct sim *sim, void *state, const struct row_note *note);
@@ -165,6 +166,15 @@ struct fetch_probe {
 
 /* Called when the newest row that the read could see is committed. */
 void check_map_output_probe(struct sim *sim, const struct fetch_probe *probe);
+
+/*
+ * True if a report ended its attempt: it was taken, or it claimed a success that it could not prove. Whatever is said of
+ * that attempt afterwards is repetition.
+ */
+static inline bool report_is_final(const struct report *report, enum refusal refusal)
+{
+    return report->state != TASK_RUNNING && (refusal == REFUSE_NONE || refusal == REFUSE_BAD_OUTPUT);
+}
 
 /* The property is broken: the run stops, and says so. Only the first one counts. */
 void sim_fail(struct sim *sim, enum property property, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -24,12 +24,14 @@ static void fact(struct sim *sim, void *state, const struct msg *request, const 
     for (uint32_t i = 0; reply->kind == REPLY_REPORT && i < reply->u.report.n_outcomes; i++) {
         const struct report *report = &request->u.report.reports[i];
         uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
-        if (reply->u.report.outcomes[i] != REFUSE_NONE || report->state != TASK_FAILED || tid == NO_INDEX ||
+        if (!report_is_final(report, reply->u.report.outcomes[i]) || tid == NO_INDEX ||
             avoid->tasks[tid].judged >= report->ref.attempt) {
             continue;
         }
         avoid->tasks[tid].judged = report->ref.attempt;
-        avoid->tasks[tid].failed_on |= BIT(request->worker);
+        if (report->state == TASK_FAILED) {
+            avoid->tasks[tid].failed_on |= BIT(request->worker);
+        }
     }
 }
 
@@ -91,7 +93,7 @@ const struct checker check_avoid = {
     .property = PROPERTY_avoid,
     .state_size = sizeof(struct avoid),
     .row_kinds = BIT(ROW_JOB) | BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_ATTEMPT),
-    .request_kinds = BIT(CMD_REPORT),
+    .fact_kinds = BIT(CMD_REPORT),
     .reset = reset,
     .fact = fact,
     .row = row,

@@ -11,7 +11,7 @@
 
 struct backoff_task {
     uint32_t failures; /* reports of failure that cost budget, since the last retry of the job */
-    uint32_t attempt;  /* the one that failed last; 0: none */
+    uint32_t attempt;  /* the newest whose report was taken; 0: none */
     int64_t wait_ms;   /* the least that its successor waits */
     int64_t until_ms;  /* leader time */
 };
@@ -33,23 +33,21 @@ static void fact(struct sim *sim, void *state, const struct msg *request, const 
     struct backoff *backoff = state;
     for (uint32_t i = 0; reply->kind == REPLY_REPORT && i < reply->u.report.n_outcomes; i++) {
         const struct report *report = &request->u.report.reports[i];
-        bool costs = report->state == TASK_FAILED && report->n_fetch == 0 && report->missing_op == NO_INDEX;
-        if (reply->u.report.outcomes[i] != REFUSE_NONE || !costs) {
-            continue;
-        }
         uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
-        if (tid == NO_INDEX) {
-            continue;
+        if (!report_is_final(report, reply->u.report.outcomes[i]) || tid == NO_INDEX ||
+            backoff->tasks[tid].attempt >= report->ref.attempt) {
+            continue; /* not taken, or said before */
         }
         struct backoff_task *task = &backoff->tasks[tid];
-        if (task->attempt >= report->ref.attempt) {
-            continue; /* said before */
-        }
-        task->failures++;
         task->attempt = report->ref.attempt;
-        task->wait_ms =
-            least_wait_ms(sim, sim->store.jobs[report->ref.job].stages[report->ref.stage].spec, task->failures);
-        task->until_ms = request->step_now_ms + task->wait_ms;
+        task->until_ms = 0;
+        if (reply->u.report.outcomes[i] == REFUSE_NONE && report->state == TASK_FAILED && report->n_fetch == 0 &&
+            report->missing_op == NO_INDEX) {
+            const struct stage_spec *spec = sim->store.jobs[report->ref.job].stages[report->ref.stage].spec;
+            task->failures++;
+            task->wait_ms = least_wait_ms(sim, spec, task->failures);
+            task->until_ms = request->step_now_ms + task->wait_ms;
+        }
     }
 }
 
@@ -112,7 +110,7 @@ const struct checker check_backoff = {
     .property = PROPERTY_backoff,
     .state_size = sizeof(struct backoff),
     .row_kinds = BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_JOB),
-    .request_kinds = BIT(CMD_REPORT),
+    .fact_kinds = BIT(CMD_REPORT),
     .reset = reset,
     .fact = fact,
     .row = row,

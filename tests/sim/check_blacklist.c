@@ -40,20 +40,19 @@ static void count_failure(struct sim *sim, struct blacklist_worker *worker, cons
 }
 
 static void count_report(struct sim *sim, struct blacklist *blacklist, const struct msg *request,
-                         const struct report *report)
+                         const struct report *report, enum refusal refusal)
 {
     uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
-    if (tid == NO_INDEX || blacklist->tasks[tid].judged >= report->ref.attempt) {
+    if (!report_is_final(report, refusal) || tid == NO_INDEX || blacklist->tasks[tid].judged >= report->ref.attempt) {
         return;
     }
     struct blacklist_task *task = &blacklist->tasks[tid];
     struct blacklist_worker *worker = &blacklist->workers[request->worker];
-    if (report->state != TASK_SUCCEEDED && report->state != TASK_FAILED) {
-        return;
-    }
     task->judged = report->ref.attempt;
-    if (report->state == TASK_SUCCEEDED) {
+    if (report->state == TASK_SUCCEEDED && refusal == REFUSE_NONE) {
         worker->failures = 0;
+    }
+    if (report->state != TASK_FAILED) {
         return;
     }
     bool is_own_fault = (task->went_wrong_on & ~(1U << request->worker)) != 0;
@@ -73,9 +72,7 @@ static void fact(struct sim *sim, void *state, const struct msg *request, const 
         return;
     }
     for (uint32_t i = 0; reply->kind == REPLY_REPORT && i < reply->u.report.n_outcomes; i++) {
-        if (reply->u.report.outcomes[i] == REFUSE_NONE) {
-            count_report(sim, blacklist, request, &request->u.report.reports[i]);
-        }
+        count_report(sim, blacklist, request, &request->u.report.reports[i], reply->u.report.outcomes[i]);
     }
 }
 
@@ -173,7 +170,7 @@ const struct checker check_blacklist = {
     .property = PROPERTY_blacklist,
     .state_size = sizeof(struct blacklist),
     .row_kinds = BIT(ROW_TASK) | BIT(ROW_ATTEMPT) | BIT(ROW_LEASE) | BIT(ROW_NODE) | BIT(ROW_NODE_GONE),
-    .request_kinds = BIT(CMD_REPORT) | BIT(CMD_SET_NODE),
+    .fact_kinds = BIT(CMD_REPORT) | BIT(CMD_SET_NODE),
     .reset = reset,
     .fact = fact,
     .row = row,

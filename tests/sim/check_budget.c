@@ -36,9 +36,7 @@ static void fact_report(struct sim *sim, struct budget *budget, const struct rep
 {
     uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
     bool is_bad_plan = report->plan && sim->world.stage_defs[report->def].is_bad_plan;
-    bool is_heard = refusal == REFUSE_NONE || (is_bad_plan && refusal == REFUSE_BAD_OUTPUT);
-    if (!is_heard || report->state == TASK_RUNNING || tid == NO_INDEX ||
-        budget->tasks[tid].attempt >= report->ref.attempt) {
+    if (!report_is_final(report, refusal) || tid == NO_INDEX || budget->tasks[tid].attempt >= report->ref.attempt) {
         return;
     }
     struct budget_task *task = &budget->tasks[tid];
@@ -129,7 +127,7 @@ const struct checker check_budget = {
     .property = PROPERTY_budget,
     .state_size = sizeof(struct budget),
     .row_kinds = BIT(ROW_TASK) | BIT(ROW_JOB_SWEEP),
-    .request_kinds = BIT(CMD_REPORT) | BIT(CMD_RETRY),
+    .fact_kinds = BIT(CMD_REPORT) | BIT(CMD_RETRY),
     .reset = reset,
     .fact = fact,
     .row = row,

@@ -24,7 +24,7 @@ struct capability_worker {
 
 struct capability_state {
     struct capability_worker workers[MAX_WORKERS];
-    uint32_t judged[MAX_TASKS]; /* the newest attempt of which a failure was taken: repetitions count nothing */
+    uint32_t judged[MAX_TASKS]; /* the newest attempt of which a report was taken: repetitions count nothing */
 };
 
 static void add_version(struct capability_worker *worker, struct skills skills)
@@ -56,15 +56,15 @@ static void fact_report(const struct sim *sim, struct capability_state *state, c
     struct capability_worker *worker = &state->workers[request->worker];
     for (uint32_t i = 0; i < reply->u.report.n_outcomes; i++) {
         const struct report *report = &request->u.report.reports[i];
-        if (reply->u.report.outcomes[i] != REFUSE_NONE || report->state != TASK_FAILED ||
-            report->missing_op == NO_INDEX) {
-            continue;
-        }
         uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
-        if (tid == NO_INDEX || state->judged[tid] >= report->ref.attempt) {
+        if (!report_is_final(report, reply->u.report.outcomes[i]) || tid == NO_INDEX ||
+            state->judged[tid] >= report->ref.attempt) {
             continue;
         }
         state->judged[tid] = report->ref.attempt;
+        if (report->state != TASK_FAILED || report->missing_op == NO_INDEX) {
+            continue;
+        }
         struct skills skills = worker->versions[worker->newest];
         skills.since_no = request->step_row;
         skills.ops &= ~(1U << report->missing_op);
@@ -140,7 +140,7 @@ const struct checker check_capability = {
     .property = PROPERTY_capability,
     .state_size = sizeof(struct capability_state),
     .row_kinds = BIT(ROW_LEASE),
-    .request_kinds = BIT(CMD_REGISTER) | BIT(CMD_HEARTBEAT) | BIT(CMD_REPORT),
+    .fact_kinds = BIT(CMD_REGISTER) | BIT(CMD_HEARTBEAT) | BIT(CMD_REPORT),
     .fact = fact,
     .row = row,
     .takeover = takeover,

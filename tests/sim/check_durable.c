@@ -157,6 +157,6 @@ const struct checker check_durable = {
     .state_size = sizeof(struct durable),
     .row_kinds = BIT(ROW_JOB) | BIT(ROW_NODE),
     .row = row,
-    .request_kinds = UINT32_MAX,
+    .leave_kinds = UINT32_MAX,
     .leave = leave,
 };

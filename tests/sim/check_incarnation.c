@@ -102,7 +102,8 @@ static void reset(struct sim *sim, void *state)
 const struct checker check_incarnation = {
     .property = PROPERTY_incarnation,
     .state_size = sizeof(struct incarnation),
-    .request_kinds = BIT(CMD_REGISTER) | BIT(CMD_DEREGISTER) | BIT(CMD_HEARTBEAT) | BIT(CMD_GET_TASK),
+    .fact_kinds = BIT(CMD_REGISTER) | BIT(CMD_DEREGISTER),
+    .leave_kinds = BIT(CMD_HEARTBEAT) | BIT(CMD_GET_TASK),
     .reset = reset,
     .fact = fact,
     .leave = leave,

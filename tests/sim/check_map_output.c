@@ -265,7 +265,7 @@ const struct checker check_map_output = {
     .state_size = sizeof(struct map_output),
     .row_kinds = BIT(ROW_TASK) | BIT(ROW_LEASE) | BIT(ROW_MAP_OUTPUT) | BIT(ROW_MAP_OUTPUT_GONE) | BIT(ROW_JOB_SWEEP) |
                  BIT(ROW_NODE) | BIT(ROW_NODE_GONE),
-    .request_kinds = BIT(CMD_GET_TASK),
+    .leave_kinds = BIT(CMD_GET_TASK),
     .reset = reset,
     .row = row,
     .leave = leave,

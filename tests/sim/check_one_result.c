@@ -143,7 +143,7 @@ const struct checker check_one_result = {
     .state_size = sizeof(struct one_result),
     .row_kinds = BIT(ROW_JOB) | BIT(ROW_JOB_SWEEP) | BIT(ROW_TASK) | BIT(ROW_ATTEMPT) | BIT(ROW_MAP_OUTPUT) |
                  BIT(ROW_MAP_OUTPUT_GONE),
-    .request_kinds = BIT(CMD_RETRY),
+    .fact_kinds = BIT(CMD_RETRY),
     .reset = reset,
     .fact = fact,
     .row = row,

@@ -42,10 +42,8 @@ int64_t leader_attended_ms(const struct leader *leader, int64_t at_ms)
 
 static struct core_input input_now(struct sim *sim)
 {
-    return (struct core_input){
-        .now_ms = clock_ms(sim),
-        .seed = {prng_u64(&sim->prng), prng_u64(&sim->prng)},
-    };
+    uint64_t bits = prng_u64(&sim->prng);
+    return (struct core_input){.now_ms = clock_ms(sim), .seed = {bits, bits * 0x9e3779b97f4a7c15ULL}};
 }
 
 static void step(struct sim *sim, const struct command *command)

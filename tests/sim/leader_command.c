@@ -94,15 +94,15 @@ static void make_get_task(struct sim *sim, const struct msg *msg, struct command
     };
 }
 
-static const char *report_message(const struct report *report, struct command_room *room)
+static const char *report_message(const struct report *report, char *room)
 {
     if (report->state != TASK_FAILED) {
         return NULL;
     }
     if (report->missing_op != NO_INDEX) {
-        (void)snprintf(room->message, sizeof(room->message),
-                       "custom physical operator '%s' is not registered on worker", op_name(report->missing_op));
-        return room->message;
+        (void)snprintf(room, MESSAGE_BYTES, "custom physical operator '%s' is not registered on worker",
+                       op_name(report->missing_op));
+        return room;
     }
     return report->not_retryable ? "bad inputs" : "it broke";
 }
@@ -115,7 +115,7 @@ static void make_report(struct sim *sim, const struct msg *msg, struct command_r
         *report = (struct task_report){
             .ref = leader__attempt_ref(&said->ref),
             .state = said->state,
-            .message = report_message(said, room),
+            .message = report_message(said, room->messages[i]),
             .not_retryable = said->not_retryable,
             .result_bytes = said->ref.attempt,
             .fetch_failed = room->fetches[i],

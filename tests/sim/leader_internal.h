@@ -14,6 +14,8 @@
 
 struct sim;
 
+#define MESSAGE_BYTES 96
+
 /* Memory that one command points into. */
 struct command_room {
     struct attempt_ref refs[MAX_REFS];
@@ -22,7 +24,7 @@ struct command_room {
     struct partition partitions[MAX_PARTITIONS];
     const char *held[MAX_JOBS];
     struct attempt_ref parent;
-    char message[96];
+    char messages[MAX_REPORTS][MESSAGE_BYTES];
 };
 
 /* Writes the request as a command that points into `room` and the leader's arena. */

@@ -15,6 +15,7 @@ struct tally {
     uint64_t passed;
     uint64_t failed;
     double seconds;
+    double cpu_seconds;
     struct stats sum;
 };
 

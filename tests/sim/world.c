@@ -59,7 +59,7 @@ static void make_mood(struct world *world, struct prng *prng)
         .fault_every_ms = prng_range(prng, 150, 500),
         .commit_ms_max = prng_permille(prng, 300) ? prng_range(prng, 20, 120) : prng_range(prng, 2, 12),
         .task_ms_max = prng_range(prng, 20, 400),
-        .phase_ms = prng_range(prng, 8000, 16000),
+        .phase_ms = prng_range(prng, 12000, 22000),
     };
     for (uint32_t i = 0; i < FAULT_COUNT; i++) {
         mood->fault_weight[i] = prng_permille(prng, 250) ? 0 : (uint32_t)prng_range(prng, 1, 10);

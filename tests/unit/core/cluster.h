@@ -34,6 +34,7 @@ struct worker {
     uint32_t slots;
     struct offer offer;
     bool beats;
+    bool is_leaving; /* and says so */
     int64_t next_beat_ms;
     struct attempt_ref *running; /* what its heartbeats name */
     uint32_t n_running;

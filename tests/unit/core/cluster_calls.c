@@ -287,7 +287,8 @@ const struct reply *worker_beats(struct cluster *c, const char *name)
                             .running = w->running,
                             .n_running = w->n_running,
                             .ops = w->offer.ops,
-                            .load = (double)w->n_running / w->slots}},
+                            .load = (double)w->n_running / w->slots,
+                            .is_leaving = w->is_leaving}},
     };
     const struct reply *reply = cluster_do(c, &command);
     CHECK_INT(reply->kind, REPLY_HEARTBEAT);

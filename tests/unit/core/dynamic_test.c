@@ -491,3 +491,19 @@ TEST(a_canceled_parent_that_is_retried_asks_for_a_new_child)
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);
 }
+
+TEST(a_child_that_is_retried_by_itself_leaves_its_ended_parent_alone)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    start_child(&c);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes(&c, "w1"), "no"), REFUSE_NONE);
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
+    CHECK(!job_state_is_terminal(client_retries(&c, "kid")));
+    cluster_fail_over(&c);
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    CHECK_INT(stored_job(&c.store, "kid")->state, JOB_SUCCEEDED);
+    CHECK_INT(stored_job(&c.store, "t")->state, JOB_FAILED); /* terminal stays terminal */
+    cluster_finish(&c);
+}

@@ -653,3 +653,22 @@ TEST(a_reader_can_only_lose_what_it_reads)
     CHECK_UINT(stored_stage(&c.store, "q", 1)->n_recovered, 0);
     cluster_finish(&c);
 }
+
+TEST(an_output_that_was_registered_without_success_goes_with_its_attempt)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    submit_shuffle(&c, 1, 1);
+    const struct assignment *a = worker_takes(&c, "w1");
+    CHECK_INT(worker_registers_map(&c, "w1", a, 1), REFUSE_NONE);
+    CHECK_UINT(row_store_count(&c.store, ROW_MAP_OUTPUT), 1);
+    CHECK_INT(worker_releases(&c, "w1", a), REFUSE_NONE);
+    CHECK_UINT(row_store_count(&c.store, ROW_MAP_OUTPUT), 0);
+    CHECK_ERR(map_output_err(&c, a->ref), ERR_NOT_FOUND);
+    a = worker_takes(&c, "w1");
+    CHECK_INT(worker_registers_map(&c, "w1", a, 1), REFUSE_NONE);
+    CHECK_INT(worker_fails(&c, "w1", a, "boom"), REFUSE_NONE);
+    CHECK_UINT(row_store_count(&c.store, ROW_MAP_OUTPUT), 0);
+    cluster_finish(&c);
+}

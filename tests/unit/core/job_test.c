@@ -479,6 +479,10 @@ TEST(a_failover_forgets_ended_jobs_and_keeps_the_others)
     CHECK(!core_has_job(c.core, "dead"));
     cluster_load_job(&c, "dead");
     CHECK_INT(job_state_of(&c, "dead"), JOB_CANCELED);
+    CHECK(job_of(&c, "dead").finished_at_ms > 0);
+    CHECK_UINT(core_stats(c.core).jobs, 1); /* statistics are about those that have not ended */
+    CHECK_UINT(core_stats(c.core).tasks[TASK_QUEUED], 1);
+    CHECK_UINT(core_stats(c.core).tasks[TASK_CANCELED], 0);
     CHECK_INT(state_of(&c, "dead", 0, 0), TASK_CANCELED);
     cluster_finish(&c);
 }
@@ -660,5 +664,39 @@ TEST(rows_carry_the_times_of_what_happened)
     cluster_advance(&c, 1000);
     worker_restarts(&c, "w1");
     CHECK_INT(stored_node(&c.store, "w1")->registered_at_ms, c.now_ms);
+    cluster_finish(&c);
+}
+
+TEST(a_later_retry_does_not_repeat_an_earlier_retry_from)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    run_half_failed_tree(&c); /* a fails, b is skipped, d and e succeed */
+    CHECK_INT(client_retries_from(&c, "t", "d")->kind, REPLY_JOB);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes_task(&c, "w1", at("t", 0, 0)), "no"), REFUSE_NONE);
+    CHECK_UINT(worker_drains_queue(&c, "w1", 1), 2);
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
+    CHECK(!job_state_is_terminal(client_retries(&c, "t")));
+    CHECK_INT(state_of(&c, "t", 2, 0), TASK_SUCCEEDED);
+    CHECK_INT(state_of(&c, "t", 3, 0), TASK_SUCCEEDED);
+    CHECK_UINT(worker_drains_queue(&c, "w1", 1), 2);
+    CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}
+
+TEST(a_task_that_waits_again_counts_its_wait_anew)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 1);
+    cluster_advance(&c, 3000);
+    const struct assignment *a = worker_takes(&c, "w1");
+    CHECK_INT(a->queued_ms, 3000);
+    cluster_advance(&c, 1000);
+    CHECK_INT(worker_releases(&c, "w1", a), REFUSE_NONE);
+    cluster_advance(&c, 700);
+    CHECK_INT(worker_takes(&c, "w1")->queued_ms, 700);
     cluster_finish(&c);
 }

@@ -402,3 +402,42 @@ TEST(a_worker_that_is_given_up_later_than_its_leases_loses_everything_then)
     CHECK_UINT(cluster_events(&c, EVENT_LOST), 1);
     cluster_finish(&c);
 }
+
+TEST(a_lease_expires_in_time_whatever_else_is_watched)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.worker_liveness_timeout_ms = 60000;
+    config.node_stale_ms = 5000;
+    cluster_init_with(&c, config);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 2);
+    worker_takes(&c, "w1");
+    cluster_advance(&c, 1000);
+    worker_takes(&c, "w1");
+    worker_dies(&c, "w1");
+    cluster_advance(&c, 14500); /* looks stale since a while; the first lease has ended, the second has not */
+    CHECK_INT(state_of(&c, "j", 0, 0), TASK_QUEUED);
+    CHECK_INT(state_of(&c, "j", 0, 1), TASK_RUNNING);
+    cluster_advance(&c, 1000);
+    CHECK_INT(state_of(&c, "j", 0, 1), TASK_QUEUED);
+    cluster_finish(&c);
+}
+
+TEST(a_worker_that_came_back_is_watched_again)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    submit_tasks(&c, "j", 1);
+    worker_named(&c, "w1")->beats = false;
+    for (uint32_t i = 1; i <= 3; i++) {
+        cluster_advance(&c, 130 * SECOND_MS);
+        CHECK_INT(node_of(&c, "w1").status, NODE_DEAD);
+        CHECK_INT(worker_registers(&c, "w1")->kind, REPLY_REGISTER);
+        CHECK_INT(node_of(&c, "w1").status, NODE_HEALTHY);
+        CHECK_UINT(worker_takes(&c, "w1")->ref.attempt, i);
+        CHECK_UINT(cluster_events(&c, EVENT_LOST), i);
+    }
+    cluster_finish(&c);
+}

@@ -370,11 +370,12 @@ TEST(operators_follow_the_heartbeat)
     cluster_finish(&c);
 }
 
-TEST(draining_workers_are_told_how_many_of_their_outputs_are_needed)
+TEST(leaving_workers_are_told_how_many_of_their_outputs_are_needed)
 {
     struct cluster c;
     cluster_init(&c);
     worker_joins(&c, "w1");
+    worker_named(&c, "w1")->is_leaving = true;
     struct stage_spec stages[] = {MAP_STAGE(2, 2), QUERY_STAGE(2, AFTER(READS(0)))};
     SUBMIT_QUERY(&c, "q", stages);
     worker_maps(&c, "w1", at("q", 0, 0), 2);
@@ -512,5 +513,24 @@ TEST(a_registration_with_other_offers_counts_at_once)
         cluster_tick(&c);
     }
     CHECK_UINT(worker_answer(&c, "w1", poll)->u.tasks.n_tasks, 1);
+    cluster_finish(&c);
+}
+
+TEST(a_worker_is_not_told_that_it_may_go_before_its_last_reader_is_durable)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), QUERY_STAGE(1, AFTER(READS(0)))};
+    SUBMIT_QUERY(&c, "q", stages);
+    worker_maps(&c, "w1", at("q", 0, 0), 1);
+    const struct assignment *r = worker_takes_task(&c, "w2", at("q", 1, 0));
+    cluster_begin(&c);
+    CHECK_INT(worker_succeeds(&c, "w2", r), REFUSE_NONE);
+    worker_named(&c, "w1")->is_leaving = true;
+    const struct reply *beat = worker_beats(&c, "w1");
+    CHECK(beat->u.heartbeat.outputs_needed > 0 || !beat->immediate);
+    cluster_end(&c);
     cluster_finish(&c);
 }

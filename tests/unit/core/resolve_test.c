@@ -110,6 +110,7 @@ TEST(all_errors_of_a_tree_are_listed)
     CHECK(any_line_has(&errors, "selfish"));
     CHECK(any_line_has(&errors, "eager"));
     CHECK(any_line_has(&errors, "ring_a"));
+    CHECK(any_line_has(&errors, "ring_b"));
     arena_deinit(&arena);
 }
 

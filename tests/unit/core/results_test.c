@@ -118,3 +118,25 @@ TEST(the_loss_of_a_worker_does_not_rerun_finished_result_tasks)
     CHECK_INT(state_of(&c, "q", 0, 0), TASK_SUCCEEDED);
     cluster_finish(&c);
 }
+
+TEST(a_result_that_is_registered_anew_replaces_the_first)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {RESULT_STAGE(2)};
+    SUBMIT_QUERY(&c, "q", stages);
+    const struct assignment *a = worker_takes(&c, "w1");
+    const struct assignment *b = worker_takes(&c, "w1");
+    CHECK_INT(worker_registers_result(&c, "w1", a, 1048577, true), REFUSE_INLINE_LIMIT);
+    CHECK_INT(worker_registers_result(&c, "w1", a, 1048576, true), REFUSE_NONE); /* just enough */
+    CHECK_INT(worker_registers_result(&c, "w1", b, 1, true), REFUSE_INLINE_LIMIT);
+    CHECK_INT(worker_registers_result(&c, "w1", a, 5000000, false), REFUSE_NONE); /* kept on the worker after all */
+    CHECK_UINT(stored_job(&c.store, "q")->inline_bytes, 0);
+    CHECK_INT(worker_registers_result(&c, "w1", b, 1048576, true), REFUSE_NONE);
+    CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    CHECK_INT(worker_succeeds(&c, "w1", b), REFUSE_NONE);
+    CHECK_UINT(row_store_count(&c.store, ROW_RESULT), 2);
+    CHECK(!stored_result(&c.store, at("q", 0, 0), 1)->is_inline);
+    cluster_finish(&c);
+}

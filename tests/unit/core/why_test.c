@@ -481,3 +481,37 @@ TEST(why_a_worker_at_the_limit_per_node_is_full)
     check_why(&c, "j", "all 1 matching workers are full", 2);
     cluster_finish(&c);
 }
+
+TEST(why_names_the_operator_that_is_missing)
+{
+    struct cluster c;
+    cluster_init(&c);
+    const struct offer has_x = {.ops = TEXTS("x")};
+    worker_joins_with(&c, "w1", &has_x);
+    const struct requirement need = {.ops = TEXTS("x", "y")};
+    submit_tasks_for(&c, "j", 1, &need);
+    check_why(&c, "j", "no live worker advertises operator 'y'", 1);
+    cluster_finish(&c);
+}
+
+TEST(why_tells_the_end_of_a_backoff_on_any_day)
+{
+    const struct {
+        int64_t second;
+        const char *text;
+    } days[] = {
+        {1709208000, "backoff until 2024-02-29T12:00:00."}, {1709251200, "backoff until 2024-03-01T00:00:00."},
+        {1735689540, "backoff until 2024-12-31T23:59:00."}, {1735689600, "backoff until 2025-01-01T00:00:00."},
+        {4102444799, "backoff until 2099-12-31T23:59:59."}, {1717200000, "backoff until 2024-06-01T00:00:00."},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(days); i++) {
+        struct cluster c;
+        cluster_init(&c);
+        cluster_stall(&c, days[i].second * SECOND_MS - c.now_ms);
+        worker_joins(&c, "w1");
+        submit_tasks(&c, "j", 1);
+        CHECK_INT(worker_fails(&c, "w1", worker_takes(&c, "w1"), "boom"), REFUSE_NONE);
+        check_why_has(&c, "j", days[i].text);
+        cluster_finish(&c);
+    }
+}
