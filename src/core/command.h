@@ -81,6 +81,10 @@ struct stage_spec {
     bool child;            /* runs as a job of its own: no worker, no lease */
 };
 
+/*
+ * Stages are checked one by one; the first that is wrong is named. Whoever takes trees from people resolves them with
+ * core/tree.h, which lists everything that is wrong at once, names that are used twice included.
+ */
 struct cmd_submit {
     const char *job_id;
     enum job_kind kind;

@@ -1,3 +1,4 @@
+/* One table of settings serves defaults, ranges and setting by name; the check of the whole is below it. */
 #include "core/config.h"
 
 #include <stdbool.h>

@@ -154,6 +154,47 @@ static void tick(struct core *core)
 
 /* ---- the step ---- */
 
+static void take_tick(struct core *core, const struct command *command)
+{
+    UNUSED(command);
+    tick(core);
+}
+
+static void take_row(struct core *core, const struct command *command)
+{
+    load_row(core, command->u.load);
+}
+
+static void take_loaded(struct core *core, const struct command *command)
+{
+    UNUSED(command);
+    load_done(core);
+}
+
+static void take_loaded_job(struct core *core, const struct command *command)
+{
+    load_job_done(core, command->u.loaded_job);
+}
+
+static void (*const handlers[])(struct core *core, const struct command *command) = {
+    [CMD_SUBMIT] = job_submit,
+    [CMD_REGISTER] = worker_register,
+    [CMD_HEARTBEAT] = worker_heartbeat,
+    [CMD_DEREGISTER] = worker_deregister,
+    [CMD_GET_TASK] = poll_open,
+    [CMD_REPORT] = report_take,
+    [CMD_MAP_OUTPUT] = output_register_map,
+    [CMD_RESULTS] = output_register_results,
+    [CMD_CANCEL] = job_cancel,
+    [CMD_RETRY] = job_retry,
+    [CMD_SET_NODE] = worker_set,
+    [CMD_CHILD_FAILED] = report_child_failed,
+    [CMD_TICK] = take_tick,
+    [CMD_LOAD] = take_row,
+    [CMD_LOADED] = take_loaded,
+    [CMD_LOADED_JOB] = take_loaded_job,
+};
+
 void core_step(struct core *core, const struct core_input *input, const struct command *command, struct effects *fx)
 {
     core->fx = fx;
@@ -161,56 +202,8 @@ void core_step(struct core *core, const struct core_input *input, const struct c
     core->random_key = (struct siphash_key){input->seed[0], input->seed[1]};
     core->pending_since_ms = input->pending_since_ms;
     take_time(core, input->now_ms);
-    switch (command->kind) {
-    case CMD_SUBMIT:
-        job_submit(core, command);
-        break;
-    case CMD_REGISTER:
-        worker_register(core, command);
-        break;
-    case CMD_HEARTBEAT:
-        worker_heartbeat(core, command);
-        break;
-    case CMD_DEREGISTER:
-        worker_deregister(core, command);
-        break;
-    case CMD_GET_TASK:
-        poll_open(core, command);
-        break;
-    case CMD_REPORT:
-        report_take(core, command);
-        break;
-    case CMD_MAP_OUTPUT:
-        output_register_map(core, command);
-        break;
-    case CMD_RESULTS:
-        output_register_results(core, command);
-        break;
-    case CMD_CANCEL:
-        job_cancel(core, command);
-        break;
-    case CMD_RETRY:
-        job_retry(core, command);
-        break;
-    case CMD_SET_NODE:
-        worker_set(core, command);
-        break;
-    case CMD_CHILD_FAILED:
-        report_child_failed(core, command);
-        break;
-    case CMD_TICK:
-        tick(core);
-        break;
-    case CMD_LOAD:
-        load_row(core, command->u.load);
-        break;
-    case CMD_LOADED:
-        load_done(core);
-        break;
-    case CMD_LOADED_JOB:
-        load_job_done(core, command->u.loaded_job);
-        break;
-    }
+    ASSERT((size_t)command->kind < ARRAY_LEN(handlers));
+    handlers[command->kind](core, command);
     jobs_tell_parents(core);
     ASSERT(core->recoveries == NULL);
     core->fx = NULL;

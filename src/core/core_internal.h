@@ -19,6 +19,7 @@
 #define BACKOFF_MS_MAX 30000
 #define NODE_FORGET_MS 86400000 /* a dead node is dropped from the list after this */
 #define ENDED_TASKS_RESIDENT 1000000
+#define IDEMPOTENCY_KEY_MS 86400000 /* a job's own key is kept so long after its end */
 
 #ifdef CAPSTAN_PLANTED_BUGS
 #define BUG(core, name) ((core)->bug == BUG_##name)

@@ -1,11 +1,10 @@
+/* Both keys are one SHA-256 over a purpose, the identity of the task, and what sets attempts apart. */
 #include "core/idempotency.h"
 
 #include <string.h>
 
-#include "base/limits.h"
 #include "base/sha256.h"
 
-/* A job id is at most LIMIT_ID_BYTES long; longer ones (tests may use them) are hashed piece by piece. */
 static struct digest hash_parts(const char *purpose, struct task_ref ref, const void *rest, size_t rest_bytes)
 {
     struct digest out;

@@ -21,9 +21,13 @@ struct job *job_find(const struct core *core, const char *job_id)
     return map_get(&core->jobs, core__hash(core, job_id), job_matches, job_id);
 }
 
+/* A key is kept for a day after its job has ended. */
 static struct job *job_find_key(const struct core *core, const char *key)
 {
-    return map_get(&core->keys, core__hash(core, key), job_key_matches, key);
+    struct job *job = map_get(&core->keys, core__hash(core, key), job_key_matches, key);
+    bool is_over = job != NULL && job_state_is_terminal((enum job_state)job->state) &&
+                   core->now_ms - job->finished_at_ms > IDEMPOTENCY_KEY_MS;
+    return is_over ? NULL : job;
 }
 
 bool core_has_job(const struct core *core, const char *job_id)
@@ -55,6 +59,7 @@ void job_index_key(struct core *core, struct job *job)
 {
     if (job->idempotency_key != NULL && job_find_key(core, job->idempotency_key) == NULL) {
         job->key_hash = core__hash(core, job->idempotency_key);
+        map_take(&core->keys, job->key_hash, job_key_matches, job->idempotency_key); /* one that is over */
         map_put(&core->keys, job->key_hash, job);
     }
 }

@@ -1,3 +1,4 @@
+/* Names become numbers, and whatever is wrong is collected. Cycles are what is left when all that can run has been taken away. */
 #include "core/tree.h"
 
 #include <string.h>

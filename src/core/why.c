@@ -21,7 +21,8 @@ static bool is_full(const struct core *core, const struct job *job, const struct
                     const struct worker *worker)
 {
     uint32_t limit = class->need->value->max_parallel_per_node;
-    return worker->n_running >= core->config.max_concurrent_tasks_per_worker ||
+    return class_blocks_worker(core, class, worker) ||
+           worker->n_running >= core->config.max_concurrent_tasks_per_worker ||
            (worker->slots > 0 && worker->n_running >= worker->slots) ||
            (limit > 0 && worker_count_alike(worker, job, class->need) >= limit);
 }
@@ -129,7 +130,7 @@ const char *why_class(const struct core *core, const struct job *job, const stru
     if (census.full < able) {
         return "a matching worker has room but has not asked for work yet";
     }
-    return arena_format(arena, "all %u matching workers are full", census.matching);
+    return arena_format(arena, "all %u matching workers are full", able);
 }
 
 static const char *why_stage_waits(const struct stage *stage, struct arena *arena)

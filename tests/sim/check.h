@@ -168,8 +168,8 @@ struct fetch_probe {
 void check_map_output_probe(struct sim *sim, const struct fetch_probe *probe);
 
 /*
- * True if a report ended its attempt: it was taken, or it claimed a success that it could not prove. Whatever is said of
- * that attempt afterwards is repetition.
+ * True if a report ended its attempt: it was taken, or it claimed a success that it could not prove. Whatever is
+ * said of that attempt afterwards is repetition.
  */
 static inline bool report_is_final(const struct report *report, enum refusal refusal)
 {

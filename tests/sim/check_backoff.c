@@ -1,8 +1,8 @@
 /*
  * check_backoff.c - a failed task waits before its next attempt.
  *
- * The model notes every failed report that was taken: when, by the leader's clock, and how often the task had failed so.
- * The next lease may be given only after the wait that follows from that, less its jitter.
+ * The model notes every failed report that was taken: when, by the leader's clock, and how often the task had failed
+ * so. The next lease may be given only after the wait that follows from that, less its jitter.
  */
 #include "sim/check.h"
 #include "sim/sim.h"

@@ -13,9 +13,18 @@
 struct blacklist_worker {
     uint32_t failures;
     bool is_listed;
-    uint64_t listed_no; /* row */
-    int64_t until_ms;   /* leader time */
+    uint64_t listed_no;        /* row */
+    int64_t until_ms;          /* leader time */
+    int64_t heard_ms;          /* until when the core says that it is listed, as stored */
+    int64_t heard_by_clock_ms; /* the same by the present leader's clock */
 };
+
+static void unlist(struct blacklist_worker *worker)
+{
+    worker->failures = 0;
+    worker->is_listed = false;
+    worker->until_ms = 0;
+}
 
 struct blacklist_task {
     uint32_t went_wrong_on; /* bits of workers */
@@ -67,7 +76,7 @@ static void fact(struct sim *sim, void *state, const struct msg *request, const 
     struct blacklist *blacklist = state;
     if (request->kind == CMD_SET_NODE) {
         if (reply->kind == REPLY_DONE && request->u.set_node.clear_blacklist) {
-            blacklist->workers[request->worker] = (struct blacklist_worker){0};
+            unlist(&blacklist->workers[request->worker]);
         }
         return;
     }
@@ -84,7 +93,7 @@ static void check_lease_row(struct sim *sim, struct blacklist *blacklist, const 
         return;
     }
     if (lease->acquired_at_ms >= worker->until_ms) {
-        *worker = (struct blacklist_worker){0};
+        unlist(worker);
         return;
     }
     sim_fail(sim, PROPERTY_blacklist, "%s is given to %s, which is blacklisted", task_text(sim, note->tid),
@@ -97,10 +106,14 @@ static void hear_of_listing(struct blacklist_worker *worker, int64_t until_ms)
     if (until_ms == 0) {
         return;
     }
+    if (until_ms != worker->heard_ms) {
+        worker->heard_ms = until_ms;
+        worker->heard_by_clock_ms = until_ms;
+    }
     if (!worker->is_listed) {
         worker->failures = 0;
-    } else if (until_ms < worker->until_ms) {
-        worker->until_ms = until_ms;
+    } else if (worker->heard_by_clock_ms < worker->until_ms) {
+        worker->until_ms = worker->heard_by_clock_ms;
     }
 }
 
@@ -124,7 +137,7 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
         check_lease_row(sim, blacklist, note);
         break;
     case ROW_NODE_GONE:
-        blacklist->workers[note->worker] = (struct blacklist_worker){0};
+        unlist(&blacklist->workers[note->worker]);
         break;
     case ROW_NODE:
         hear_of_listing(&blacklist->workers[note->worker], ((const struct row_node *)note->row)->blacklisted_until_ms);
@@ -150,11 +163,14 @@ static void takeover(struct sim *sim, void *state)
     for (uint32_t w = 0; w < MAX_WORKERS; w++) {
         struct blacklist_worker *worker = &blacklist->workers[w];
         if (worker->is_listed && worker->until_ms <= sim->leader.past_now_max_ms) {
-            *worker = (struct blacklist_worker){0};
+            unlist(worker);
         }
         int64_t latest_ms = sim->leader.now_max_ms + sim->world.config.blacklist_ttl_ms;
         if (worker->until_ms != INT64_MAX && worker->until_ms > latest_ms) {
             worker->until_ms = latest_ms;
+        }
+        if (worker->heard_by_clock_ms > latest_ms) {
+            worker->heard_by_clock_ms = latest_ms;
         }
     }
 }

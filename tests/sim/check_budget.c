@@ -1,9 +1,9 @@
 /*
  * check_budget.c - a task is tried as often as its budget says.
  *
- * A failed report costs one failure; a release, a fetch failure and a missing operator cost nothing; a lost worker costs
- * at most one. A task is failed for good when its budget is used up or it said that it is not retryable, never before,
- * and it is never queued after that.
+ * A failed report costs one failure; a release, a fetch failure and a missing operator cost nothing; a lost worker
+ * costs at most one. A task is failed for good when its budget is used up or it said that it is not retryable, never
+ * before, and it is never queued after that.
  */
 #include "sim/check.h"
 #include "sim/retries.h"
@@ -35,7 +35,8 @@ static void reset(struct sim *sim, void *state)
 static void fact_report(struct sim *sim, struct budget *budget, const struct report *report, enum refusal refusal)
 {
     uint32_t tid = store_tid(&sim->store, report->ref.job, report->ref.stage, report->ref.task);
-    bool is_bad_plan = report->plan && sim->world.stage_defs[report->def].is_bad_plan;
+    bool is_bad_plan =
+        report->state == TASK_SUCCEEDED && report->plan && sim->world.stage_defs[report->def].is_bad_plan;
     if (!report_is_final(report, refusal) || tid == NO_INDEX || budget->tasks[tid].attempt >= report->ref.attempt) {
         return;
     }

@@ -1,8 +1,8 @@
 /*
  * check_incarnation.c - only the newest process of a worker is heard.
  *
- * The model knows from the registrations that were taken which process was a worker's current one at which moment. Only that one may renew
- * leases, get tasks, or have a report taken that moves anything.
+ * The model knows from the registrations that were taken which process was a worker's current one at which moment.
+ * Only that one may renew leases, get tasks, or have a report taken that moves anything.
  */
 #include "sim/check.h"
 #include "sim/sim.h"

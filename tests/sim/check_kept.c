@@ -1,8 +1,8 @@
 /*
  * check_kept.c - a lease that is renewed is kept.
  *
- * An attempt may be given up without a verdict only for a reason: its worker gave it back, left, started anew or did not
- * name it any more; an input is being redone; or there was silence for a full period. Silence is measured by the
+ * An attempt may be given up without a verdict only for a reason: its worker gave it back, left, started anew or did
+ * not name it any more; an input is being redone; or there was silence for a full period. Silence is measured by the
  * leader's clock without the time in which the leader itself did not step.
  */
 #include <string.h>

@@ -87,7 +87,10 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
     struct nondet_task *task = &nondet->tasks[note->tid];
     if (note->row->kind == ROW_TASK) {
         if (((const struct row_task *)note->row)->is_new) {
-            *task = (struct nondet_task){0};
+            task->winner = 0;
+            for (uint32_t i = 0; i < REMEMBERED; i++) {
+                task->told[i].attempt = 0;
+            }
         }
     } else if (((const struct row_attempt *)note->row)->outcome == OUTCOME_COMPLETED) {
         task->winner = ((const struct row_attempt *)note->row)->attempt;

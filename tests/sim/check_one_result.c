@@ -1,9 +1,9 @@
 /*
  * check_one_result.c - at most one committed result per task.
  *
- * The model remembers which attempt of a task completed. Another one may complete only after the first was taken back,
- * and that only for a reason: the job is run again, the map output is gone, or a nondeterministic input is being redone.
- * When a job succeeds, every final task has exactly one result, of the attempt that completed.
+ * The model remembers which attempt of a task completed. Another one may complete only after the first was taken
+ * back, and that only for a reason: the job is run again, the map output is gone, or a nondeterministic input is
+ * being redone. When a job succeeds, every final task has exactly one result, of the attempt that completed.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
  * check_outcome.c - a job ends as its tasks say, and a task is given up only for a reason.
  *
- * The model is the state of every task as its rows say. A job succeeds if all its tasks did. It fails if one failed, or if
- * a stage lost its map outputs too often. Unless it stops at the first failure, everything that could run has run then. A task is
- * skipped only if something that it requires went wrong.
+ * The model is the state of every task as its rows say. A job succeeds if all its tasks did. It fails if one failed,
+ * or if a stage lost its map outputs too often. Unless it stops at the first failure, everything that could run has
+ * run then. A task is skipped only if something that it requires went wrong.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
  * check_priority.c - urgent tasks go first.
  *
- * The model is the state of every task as its rows say. When a task is handed out, no task of a more urgent job may wait
- * that this worker could have had instead. Judged are only waiting tasks that any worker can run and that never went
- * wrong; a task that reads map outputs may go to the worker that has them, whatever else that worker could do.
+ * The model is the state of every task as its rows say. When a task is handed out, no task of a more urgent job may
+ * wait that this worker could have had instead. Judged are only waiting tasks that any worker can run and that never
+ * went wrong; a task that reads map outputs may go to the worker that has them, whatever else that worker could do.
  */
 #include <string.h>
 

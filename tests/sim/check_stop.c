@@ -1,8 +1,8 @@
 /*
  * check_stop.c - a worker is told to stop what is over, and nothing else.
  *
- * The model knows each task's latest attempts and how they ended. A heartbeat names what a process runs; its answer must
- * order the end of everything that is not the process's any more, and leave alone what is.
+ * The model knows each task's latest attempts and how they ended. A heartbeat names what a process runs; its answer
+ * must order the end of everything that is not the process's any more, and leave alone what is.
  */
 #include "sim/check.h"
 #include "sim/sim.h"

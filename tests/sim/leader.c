@@ -99,7 +99,7 @@ static void schedule_step(struct sim *sim)
     struct leader *leader = &sim->leader;
     if (!leader->is_step_due) {
         leader->is_step_due = true;
-        int64_t at_ms = sim->now_ms + (int64_t)prng_below(&sim->prng, 4);
+        int64_t at_ms = sim->now_ms + (int64_t)prng_below(&sim->prng, 2);
         events_add(&sim->events, at_ms, EVENT_LEADER_STEP, leader->number, 0);
     }
 }
@@ -399,7 +399,7 @@ static void run_batch(struct sim *sim)
         if (sim->options.bug == BUG_NONE) {
             core_check(leader->core);
         }
-        if (prng_permille(&sim->prng, 150)) {
+        if (prng_permille(&sim->prng, 80)) {
             leader_rehearse(sim);
         }
     } else {

@@ -1,8 +1,8 @@
 /*
  * leader.h - the coordinator of a simulated cluster: the real core, driven as the real coordinator drives it.
  *
- * Requests gather in an inbox; a batch steps them all and ends with CMD_TICK. Its effects are committed in one go, which
- * takes simulated time, while the next batch gathers in the other effects. Answers leave after the commit.
+ * Requests gather in an inbox; a batch steps them all and ends with CMD_TICK. Its effects are committed in one go,
+ * which takes simulated time, while the next batch gathers in the other effects. Answers leave after the commit.
  *
  * There is one leader at a time. It may crash at any moment; the next one loads what was committed.
  *

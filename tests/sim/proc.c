@@ -108,7 +108,7 @@ static uint32_t free_slots(const struct proc *proc)
 static void send_poll(struct sim *sim, uint32_t p)
 {
     struct proc *proc = proc_at(sim, p);
-    uint32_t wait_ms = (uint32_t)prng_range(&sim->prng, 100, 1200);
+    uint32_t wait_ms = (uint32_t)prng_range(&sim->prng, 50, 500);
     uint32_t m = net_new(sim, CMD_GET_TASK, p);
     struct msg *msg = net_msg(sim, m);
     msg->u.get_task.capacity = proc->is_leaving ? 0 : free_slots(proc);

@@ -189,9 +189,12 @@ void run_print_summary(const struct tally *tally)
                  sum->leaders, sum->rehearsals, sum->loads, sum->reloads);
     (void)printf("per seed: %.0f core commands, %.1f faults, %.1f s simulated\n", (double)sum->commands / seeds,
                  (double)faults / seeds, (double)sum->simulated_ms / 1000 / seeds);
-    (void)printf(
-        "speed: %" PRIu64 " core commands in %.2f s (%.2f s of processor time): %.0f commands/s and %.1f seeds/s on "
-        "one core\n",
-        sum->commands, tally->seconds, tally->cpu_seconds, (double)sum->commands / seconds, (double)n / seconds);
+    if (n > 1) { /* one seed prints nothing that a second run would not */
+        (void)printf("speed: %" PRIu64
+                     " core commands in %.2f s (%.2f s of processor time): %.0f commands/s and %.1f seeds/s on "
+                     "one core\n",
+                     sum->commands, tally->seconds, tally->cpu_seconds, (double)sum->commands / seconds,
+                     (double)n / seconds);
+    }
     (void)printf("%" PRIu64 " passed, %" PRIu64 " failed\n", tally->passed, tally->failed);
 }

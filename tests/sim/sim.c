@@ -228,12 +228,12 @@ static void trace_world(struct sim *sim)
               world->n_slots, world->n_client_jobs);
     for (uint32_t i = 0; i < world->n_needs; i++) {
         const struct wants *wants = &world->needs[i].wants;
-        sim_trace(
-            sim,
-            "need %u: executor %d, ops %x, engine %d, any of %x, gpu %d, cpu %d, labels %x, ssd %d, allowed %x, forbidden %x, "
-            "max parallel %u",
-            i, (int)wants->executor, wants->ops, wants->engine, wants->any_executors, wants->gpu, (int)wants->cpu,
-            wants->labels, wants->ssd, wants->allowed, wants->forbidden, wants->max_parallel);
+        sim_trace(sim,
+                  "need %u: executor %d, ops %x, engine %d, any of %x, gpu %d, cpu %d, labels %x, ssd %d, "
+                  "allowed %x, forbidden %x, "
+                  "max parallel %u",
+                  i, (int)wants->executor, wants->ops, wants->engine, wants->any_executors, wants->gpu, (int)wants->cpu,
+                  wants->labels, wants->ssd, wants->allowed, wants->forbidden, wants->max_parallel);
     }
     for (uint32_t i = 0; i < world->n_stage_defs; i++) {
         const struct stage_def *def = &world->stage_defs[i];

@@ -16,7 +16,7 @@ static const char *const ENGINE = "duckdb-1.5/x86_64";
 static void make_config(struct world *world, struct prng *prng)
 {
     struct core_config config = core_config_default();
-    config.heartbeat_interval_ms = prng_range(prng, 50, 150);
+    config.heartbeat_interval_ms = prng_range(prng, 40, 120);
     config.lease_ms = config.heartbeat_interval_ms * prng_range(prng, 3, 6);
     config.worker_liveness_timeout_ms = config.lease_ms + prng_range(prng, 0, 300);
     config.node_stale_ms = prng_permille(prng, 500) ? config.worker_liveness_timeout_ms : prng_range(prng, 100, 1500);

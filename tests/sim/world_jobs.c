@@ -16,6 +16,7 @@ struct draft {
     struct job_def *job;
     struct stage_def *stages[MAX_STAGES];
     uint32_t n_stages;
+    uint32_t child_rate; /* permille of a tree's tasks that run as jobs of their own */
 };
 
 static struct stage_def *new_stage_def(struct draft *d)
@@ -90,7 +91,7 @@ static struct stage_def *add_tree_task(struct draft *d, uint32_t n_parents_max)
     struct stage_def *def = add_stage(d, n_parents_max);
     def->spec.name = stage_name(index);
     give_digests(d, def);
-    if (d->job->class == JOB_OF_CLIENT && prng_permille(d->prng, 60)) {
+    if (prng_permille(d->prng, d->child_rate)) {
         def->spec.child = true;
     }
     return def;
@@ -347,6 +348,9 @@ static void draft_one(struct world *world, struct prng *prng, enum job_class cla
 {
     struct draft d = {.world = world, .prng = prng, .job = &world->jobs[world->n_jobs]};
     *d.job = (struct job_def){.class = class, .first_stage_def = world->n_stage_defs, .key = NO_INDEX};
+    if (class == JOB_OF_CLIENT) {
+        d.child_rate = prng_permille(prng, 100) ? 600 : 40;
+    }
     if (class == JOB_OF_CLIENT && prng_permille(prng, 150)) {
         d.job->key = (uint32_t)prng_below(prng, 6);
     }

@@ -382,3 +382,95 @@ TEST(the_limit_of_requirements_is_the_jobs_not_the_plans)
     }
     cluster_finish(&c);
 }
+
+TEST(an_assignment_that_waits_for_its_commit_is_not_lost)
+{
+    struct core_config config = core_config_default();
+    struct effects fx = {0};
+    struct core *core = core_new(&config, 1);
+    struct stage_spec stage = QUERY_STAGE(1);
+    struct task_status task;
+    struct command steps[] = {
+        {.kind = CMD_REGISTER, .reply_to = 1, .u = {.reg = {.worker_id = "w1", .incarnation = "i1", .slots = 1}}},
+        {.kind = CMD_SUBMIT, .reply_to = 2, .u = {.submit = submit_request("j", JOB_KIND_QUERY, &stage, 1)}},
+        {.kind = CMD_GET_TASK,
+         .reply_to = 3,
+         .u = {.get_task = {.worker_id = "w1", .incarnation = "i1", .capacity = 1, .wait_ms = 0}}},
+        {.kind = CMD_TICK},
+    };
+    struct core_input in = {.now_ms = 1000, .seed = {1, 2}};
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        core_step(core, &in, &steps[i], &fx);
+    }
+    struct command beat = {
+        .kind = CMD_HEARTBEAT, .reply_to = 4, .u = {.heartbeat = {.worker_id = "w1", .incarnation = "i1"}}};
+    in.pending_since_ms = 1000; /* the commit takes for ever */
+    for (in.now_ms = 1500; in.now_ms < 60000; in.now_ms += 500) {
+        core_step(core, &in, &beat, &fx);
+    }
+    CHECK_ERR(core_task_status(core, at("j", 0, 0), &task), ERR_OK);
+    CHECK_INT(task.state, TASK_RUNNING);
+    in.pending_since_ms = 0; /* it is durable, the answer leaves and is lost */
+    for (; in.now_ms < 70000; in.now_ms += 500) {
+        core_step(core, &in, &beat, &fx);
+    }
+    CHECK_ERR(core_task_status(core, at("j", 0, 0), &task), ERR_OK);
+    CHECK_INT(task.state, TASK_QUEUED);
+    core_free(core);
+    effects_deinit(&fx);
+}
+
+TEST(a_missing_operator_costs_its_worker_nothing)
+{
+    struct cluster c;
+    cluster_init(&c);
+    const struct offer offer = {.ops = TEXTS("x")};
+    worker_joins_with(&c, "w1", &offer);
+    const struct requirement need = {.ops = TEXTS("x")};
+    submit_tasks_for(&c, "j", 1, &need);
+    CHECK_INT(
+        worker_fails(&c, "w1", worker_takes(&c, "w1"), "custom physical operator 'x' is not registered on worker"),
+        REFUSE_NONE);
+    CHECK_UINT(node_of(&c, "w1").failures, 0);
+    cluster_finish(&c);
+}
+
+TEST(an_idempotency_key_is_free_again_a_day_after_its_job_ended)
+{
+    struct cluster c;
+    cluster_init(&c);
+    c.checks = false;
+    struct stage_spec stage = QUERY_STAGE(1);
+    struct cmd_submit first = submit_request("first", JOB_KIND_QUERY, &stage, 1);
+    first.idempotency_key = "k";
+    submit_ok(&c, &first);
+    client_cancels(&c, "first");
+    struct cmd_submit second = submit_request("second", JOB_KIND_QUERY, &stage, 1);
+    second.idempotency_key = "k";
+    cluster_advance(&c, 23 * 3600 * SECOND_MS);
+    CHECK_STR(submit(&c, &second)->u.job.job_id, "first");
+    cluster_advance(&c, 2 * 3600 * SECOND_MS);
+    CHECK_STR(submit(&c, &second)->u.job.job_id, "second");
+    cluster_finish(&c);
+}
+
+TEST(a_task_that_avoids_the_free_worker_does_not_say_that_it_has_room)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    config.max_concurrent_tasks_per_worker = 1;
+    cluster_init_with(&c, config);
+    worker_joins(&c, "w1");
+    worker_joins(&c, "w2");
+    submit_tasks(&c, "busy", 1);
+    worker_takes(&c, "w2");
+    submit_tasks(&c, "j", 1);
+    CHECK_INT(worker_fails(&c, "w1", worker_takes(&c, "w1"), "boom"), REFUSE_NONE);
+    cluster_advance(&c, SECOND_MS);
+    struct arena arena = {0};
+    struct pending_reason reason;
+    CHECK_UINT(core_why_pending(c.core, "j", &arena, &reason, 1), 1);
+    CHECK_STR(reason.reason, "all 2 matching workers are full");
+    arena_deinit(&arena);
+    cluster_finish(&c);
+}
