@@ -130,10 +130,17 @@ else
         folder=$(basename "$folder")
         there_are tests/unit/"$folder"/*.c || continue
         suite_of asan "unit-$folder" "build/asan/bin/unit-$folder"
-        suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder"
+        # The core has no thread to race with.
+        [ "$folder" = core ] || suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder"
+    done
+    for folder in tests/integration/*/; do
+        folder=$(basename "$folder")
+        there_are tests/integration/"$folder"/*.c || continue
+        suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
+        suite_of release sim-crashes build/release/bin/sim --seeds 1..3 --sweep 100
         suite_of release sim-failed-seeds tools/replay-failed-seeds.sh build/release/bin/sim tests/sim/failed-seeds.txt
         suite_of 'release asan' sim-replay tools/check-replay.sh build/release/bin/sim build/asan/bin/sim
         suite_of bugs sim-bugs build/bugs/bin/sim --selftest

@@ -169,7 +169,7 @@ static void takeover(struct sim *sim, void *state)
         if (worker->until_ms != INT64_MAX && worker->until_ms > latest_ms) {
             worker->until_ms = latest_ms;
         }
-        if (worker->heard_by_clock_ms > latest_ms) {
+        if (worker->heard_by_clock_ms != INT64_MAX && worker->heard_by_clock_ms > latest_ms) {
             worker->heard_by_clock_ms = latest_ms;
         }
     }

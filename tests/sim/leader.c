@@ -498,6 +498,11 @@ void leader_commit_done(struct sim *sim)
     if (is_stalled(sim, EVENT_COMMIT_DONE)) {
         return;
     }
+    if (++sim->stats.commits == sim->options.crash_at) {
+        leader->dies_after_commit = sim->options.crash_mode == CRASH_AFTER_COMMIT;
+        leader_crash(sim, (enum crash_mode)sim->options.crash_mode);
+        return;
+    }
     if (leader->dies_after_commit) {
         leader_crash(sim, CRASH_AFTER_COMMIT);
         return;

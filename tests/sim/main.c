@@ -19,6 +19,9 @@ struct arguments {
     const char *file;
     bool trace;
     enum bug bug;
+    uint64_t crash_at;
+    uint32_t crash_mode;
+    uint64_t sweep; /* commits; 0: no sweep */
 };
 
 static const char *const HELP =
@@ -31,6 +34,8 @@ static const char *const HELP =
     "  --selftest          every planted bug must be caught by its own checker (build with V=bugs)\n"
     "  --demo              one run, told to a person\n"
     "  --trace             print a line per message and transition\n"
+    "  --crash-at N:WHEN   the leader also crashes at commit N; WHEN is before, during or after\n"
+    "  --sweep N           every seed again and again, with a crash at each of the first N commits, in each way\n"
     "  --bug NAME          with a planted bug (build with V=bugs)\n"
     "  --help              this text\n";
 
@@ -75,6 +80,24 @@ static bool parse_bug(const char *name, enum bug *out)
 #endif
 }
 
+static const char *const CRASH_MODES[] =
+    {[CRASH_BEFORE_COMMIT] = "before", [CRASH_DURING_COMMIT] = "during", [CRASH_AFTER_COMMIT] = "after"};
+
+static bool parse_crash(const char *text, struct arguments *out)
+{
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || !parse_number(text, colon, &out->crash_at) || out->crash_at == 0) {
+        return false;
+    }
+    for (uint32_t mode = 0; mode < ARRAY_LEN(CRASH_MODES); mode++) {
+        if (strcmp(colon + 1, CRASH_MODES[mode]) == 0) {
+            out->crash_mode = mode;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A flag with a value. False: it is none, or the value is nonsense. */
 static bool parse_valued(const char *flag, const char *value, struct arguments *out)
 {
@@ -100,6 +123,12 @@ static bool parse_valued(const char *flag, const char *value, struct arguments *
         out->mode = MODE_FILE;
         out->file = value;
         return true;
+    }
+    if (strcmp(flag, "--crash-at") == 0) {
+        return parse_crash(value, out);
+    }
+    if (strcmp(flag, "--sweep") == 0) {
+        return parse_number(value, end, &out->sweep) && out->sweep > 0;
     }
     return strcmp(flag, "--bug") == 0 && parse_bug(value, &out->bug);
 }
@@ -146,7 +175,24 @@ static const char *parse(int argc, char **argv, struct arguments *out)
 
 static struct options options_of(const struct arguments *arguments, uint64_t seed)
 {
-    return (struct options){.seed = seed, .trace = arguments->trace, .bug = arguments->bug};
+    return (struct options){.seed = seed,
+                            .trace = arguments->trace,
+                            .bug = arguments->bug,
+                            .crash_at = arguments->crash_at,
+                            .crash_mode = arguments->crash_mode};
+}
+
+/* One seed with a crash at each of its first commits, in each of the three ways. */
+static void sweep_seed(struct sim *sim, const struct arguments *arguments, uint64_t seed, struct tally *tally)
+{
+    for (uint64_t commit = 1; commit <= arguments->sweep; commit++) {
+        for (uint32_t mode = 0; mode < ARRAY_LEN(CRASH_MODES); mode++) {
+            struct options options = options_of(arguments, seed);
+            options.crash_at = commit;
+            options.crash_mode = mode;
+            run_add(sim, &options, tally);
+        }
+    }
 }
 
 static int run_seeds(struct sim *sim, const struct arguments *arguments)
@@ -154,7 +200,11 @@ static int run_seeds(struct sim *sim, const struct arguments *arguments)
     struct tally tally = {0};
     for (uint64_t seed = arguments->first;; seed++) {
         struct options options = options_of(arguments, seed);
-        run_add(sim, &options, &tally);
+        if (arguments->sweep > 0) {
+            sweep_seed(sim, arguments, seed, &tally);
+        } else {
+            run_add(sim, &options, &tally);
+        }
         if (seed == arguments->last) {
             break;
         }

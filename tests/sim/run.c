@@ -127,7 +127,12 @@ void run_print_failure(const struct sim *sim)
     (void)printf("not ok - seed %" PRIu64 "%s%s broke '%s': %s\n", options->seed, flag, bug,
                  property_name(sim->failure.property), property_text(sim->failure.property));
     (void)printf("  at %lld ms: %s\n", (long long)sim->now_ms, sim->failure.text);
-    (void)printf("  replay: ./dev sim --seed %" PRIu64 "%s%s --trace\n", options->seed, flag, bug);
+    (void)printf("  replay: ./dev sim --seed %" PRIu64 "%s%s", options->seed, flag, bug);
+    if (options->crash_at > 0) {
+        static const char *const modes[] = {"before", "during", "after"};
+        (void)printf(" --crash-at %" PRIu64 ":%s", options->crash_at, modes[options->crash_mode]);
+    }
+    (void)printf(" --trace\n");
 }
 
 void run_add(struct sim *sim, const struct options *options, struct tally *tally)

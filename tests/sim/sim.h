@@ -33,6 +33,8 @@ struct options {
     bool trace;      /* print it */
     bool trace_hash; /* hash it */
     enum bug bug;
+    uint64_t crash_at; /* the leader also crashes at this commit, counted from 1; 0: only by chance */
+    uint32_t crash_mode;
 };
 
 /* Summed over runs by whoever wants a summary. */
@@ -41,6 +43,7 @@ struct stats {
     uint64_t by_kind[CMD_LOADED_JOB + 1];
     uint64_t loads; /* CMD_LOAD... */
     uint64_t rows;
+    uint64_t commits;
     uint64_t jobs;
     uint64_t jobs_ended[JOB_CANCELED + 1];
     uint64_t tasks;
