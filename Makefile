@@ -3,9 +3,9 @@
 #   V         release, asan, tsan, coverage or bugs (the simulator's planted bugs compiled in)
 #   build/$V  where all output goes: obj/, lib/, bin/
 #
-# A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/sim becomes bin/sim and bench/X.c becomes
-# bin/bench-X. Sources are found by wildcard, so a new file needs no change here. A new folder of src/ needs one line:
-# what it links with.
+# A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/integration/X becomes bin/integration-X,
+# tests/sim becomes bin/sim and bench/X.c becomes bin/bench-X. Sources are found by wildcard, so a new file needs no change
+# here. A new folder of src/ needs one line: what it links with.
 
 V ?= release
 B := build/$V
@@ -14,10 +14,13 @@ B := build/$V
 needs_base := base
 needs_core := core base
 needs_store := store core base
+needs_coordinator := coordinator store core base
+needs_coordinator := coordinator store core base
 
 # Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
 libs_base := -ljson-c
 libs_store := -lsqlite3 -lpq
+libs_coordinator := -lpthread
 
 CC       = gcc
 AR       = ar
@@ -52,9 +55,17 @@ endif
 folders   := $(sort $(patsubst src/%/,%,$(dir $(wildcard src/*/*.c))))
 unit      := $(sort $(patsubst tests/unit/%/,%,$(dir $(wildcard tests/unit/*/*.c))))
 unit_main := $(wildcard tests/unit/*.c)
+integration := $(sort $(patsubst tests/integration/%/,%,$(dir $(wildcard tests/integration/*/*.c))))
 sim       := $(wildcard tests/sim/*.c)
 benches   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
-sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(unit_main) $(sim) $(wildcard bench/*.c))
+sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcard tests/integration/*/*.c) $(unit_main) \
+             $(sim) $(wildcard bench/*.c))
+
+# A folder of tests/integration is called as the folder of src/ that it tests, or says here which that is; and what it
+# borrows from other tests.
+tests_postgres := store
+borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
+borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) $(borrows_store)
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C.
 migrations := $(wildcard src/store/migrations/*.sql)
@@ -66,7 +77,8 @@ libs    = $(patsubst %,$B/lib/lib%.a,$(filter $(folders),$(needs)))
 foreign = $(foreach f,$(filter $(folders),$(needs)),$(libs_$f))
 
 libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
-programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/bench-%,$(benches))
+programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(patsubst %,$B/bin/integration-%,$(integration)) \
+             $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/bench-%,$(benches))
 
 .PHONY: all show-flags
 .DELETE_ON_ERROR:
@@ -110,6 +122,8 @@ $B/bin/$1: $(call objects,$2) $(call libs,$3) $B/sources
 	$(CC) $(CFLAGS) $(LDFLAGS) $$(filter %.o %.a,$$^) $4 $(call foreign,$3) -o $$@
 endef
 $(foreach u,$(unit),$(eval $(call program,unit-$u,$(wildcard tests/unit/$u/*.c) $(unit_main),$u,-lcmocka)))
+$(foreach i,$(integration),$(eval $(call program,integration-$i,$(wildcard tests/integration/$i/*.c) $(borrows_$i) \
+    $(unit_main),$(or $(tests_$i),$i),-lcmocka)))
 $(if $(sim),$(eval $(call program,sim,$(sim),core)))
 $(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c,$b)))
 

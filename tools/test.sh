@@ -138,6 +138,9 @@ else
         there_are tests/integration/"$folder"/*.c || continue
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
+    if there_are tests/integration/coordinator/*.c; then
+        suite_of tsan integration-coordinator-tsan env CAPSTAN_CRASH_ROUNDS=3 build/tsan/bin/integration-coordinator
+    fi
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
         suite_of release sim-crashes build/release/bin/sim --seeds 1..3 --sweep 100

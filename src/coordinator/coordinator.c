@@ -1,0 +1,134 @@
+/* Starting and stopping, and what both threads use. The loop is in loop.c, the writer in writer.c. */
+#include "coordinator/coordinator.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "coordinator/coordinator_internal.h"
+
+struct request *request_new(answer_fn *answer, void *context)
+{
+    struct request *request = mem_calloc(1, sizeof *request);
+    request->answer = answer;
+    request->context = context;
+    return request;
+}
+
+void request_free(struct request *request)
+{
+    if (request != NULL) {
+        arena_deinit(&request->arena);
+        mem_free(request);
+    }
+}
+
+int64_t coordinator__mono_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void coordinator__seed(uint64_t seed[2])
+{
+    ssize_t n = getrandom(seed, 2 * sizeof *seed, 0);
+    ASSERT(n == 2 * (ssize_t)sizeof *seed); /* so few bytes are never cut short */
+}
+
+void coordinator__wait(struct coordinator *coordinator, pthread_cond_t *condition, int64_t until_mono_ms)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_mono_ms / 1000), .tv_nsec = (until_mono_ms % 1000) * 1000000};
+    (void)pthread_cond_timedwait(condition, &coordinator->lock, &until);
+}
+
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    error |= pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error |= pthread_cond_init(condition, &attributes);
+    error |= pthread_condattr_destroy(&attributes);
+    ASSERT(error == 0);
+}
+
+enum err coordinator_start(const struct coordinator_options *options, struct coordinator **out_coordinator,
+                           struct error *e)
+{
+    enum err err = core_config_check(&options->config, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (options->store_url == NULL || options->node_id == NULL || options->address == NULL) {
+        return error_set(e, ERR_INVALID, "a coordinator needs a store, a node id and an address");
+    }
+    struct coordinator *c = mem_calloc(1, sizeof *c);
+    c->options = *options;
+    c->options.store_url = mem_strdup(options->store_url);
+    c->options.node_id = mem_strdup(options->node_id);
+    c->options.address = mem_strdup(options->address);
+    c->options.leader_ttl_ms = options->leader_ttl_ms > 0 ? options->leader_ttl_ms : 10000;
+    c->options.history_ttl_ms = options->history_ttl_ms > 0 ? options->history_ttl_ms : 604800000;
+    list_init(&c->inbound);
+    int error = pthread_mutex_init(&c->lock, NULL);
+    init_condition(&c->loop_wakes);
+    init_condition(&c->writer_wakes);
+    error |= pthread_create(&c->loop, NULL, coordinator__loop, c);
+    error |= pthread_create(&c->writer, NULL, coordinator__writer, c);
+    ASSERT(error == 0);
+    *out_coordinator = c;
+    return ERR_OK;
+}
+
+void coordinator_stop(struct coordinator *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->is_stopping = true;
+    pthread_cond_broadcast(&c->loop_wakes);
+    pthread_cond_broadcast(&c->writer_wakes);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->loop, NULL);
+    pthread_join(c->writer, NULL);
+    pthread_cond_destroy(&c->loop_wakes);
+    pthread_cond_destroy(&c->writer_wakes);
+    pthread_mutex_destroy(&c->lock);
+    mem_free((void *)(uintptr_t)c->options.store_url);
+    mem_free((void *)(uintptr_t)c->options.node_id);
+    mem_free((void *)(uintptr_t)c->options.address);
+    mem_free(c);
+}
+
+void coordinator_send(struct coordinator *c, struct request *request)
+{
+    pthread_mutex_lock(&c->lock);
+    list_push_back(&c->inbound, &request->in_list);
+    pthread_cond_signal(&c->loop_wakes);
+    pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t coordinator_epoch(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    uint64_t epoch = c->is_wanted && !c->is_lost ? c->fence.epoch : 0;
+    pthread_mutex_unlock(&c->lock);
+    return epoch;
+}
+
+bool coordinator_gave_up(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool gave_up = c->has_given_up;
+    pthread_mutex_unlock(&c->lock);
+    return gave_up;
+}
+
+struct coordinator_stats coordinator_stats(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct coordinator_stats stats = c->stats;
+    pthread_mutex_unlock(&c->lock);
+    return stats;
+}

@@ -1,0 +1,69 @@
+/*
+ * coordinator.h - the scheduler with a store behind it: commands in, one transaction per batch, answers out.
+ *
+ * Two threads. The loop owns the core: it steps commands as they come and gathers their effects. The writer owns the
+ * connection to the store: it stands for election, loads the state, commits batches and renews the leadership. While one
+ * batch commits, the next gathers; a lone command waits for nobody. Nothing leaves the process before what it tells of
+ * is durable, except answers that depend on nothing new.
+ *
+ * If a commit fails, or the leadership's time runs out by the monotonic clock, the loop drops the core, answers everyone
+ * with ERR_PRECONDITION, and the writer stands for election again, for ever. A store that cannot be reached is retried
+ * with growing pauses; meanwhile this process does not lead.
+ *
+ * Time: the leader's clock is the monotonic clock plus the offset of the database's clock when it was elected. The
+ * machine's own date is never looked at.
+ *
+ * Ownership: coordinator_start's caller owns it. Threads: coordinator_send and the reads of the role from any thread.
+ */
+#ifndef CAPSTAN_COORDINATOR_COORDINATOR_H
+#define CAPSTAN_COORDINATOR_COORDINATOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "coordinator/request.h"
+#include "core/config.h"
+
+struct coordinator;
+
+struct coordinator_options {
+    const char *store_url;
+    const char *node_id;
+    const char *address; /* where others find this process; part of the leader's row */
+    struct core_config config;
+    int64_t leader_ttl_ms;  /* 0: 10,000 */
+    int64_t history_ttl_ms; /* 0: 604,800,000 */
+    bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
+    void (*on_role)(void *context, bool leads, const char *why); /* may be NULL; called on the loop thread */
+    void *context;
+};
+
+/* Starts both threads. The schema must be up to date. ERR_INVALID for nonsense in the options. */
+MUST_USE enum err coordinator_start(const struct coordinator_options *options, struct coordinator **out_coordinator,
+                                    struct error *e);
+
+/* Ends both threads: commits what was begun, hands the leadership back, answers what is left. NULL ok. */
+void coordinator_stop(struct coordinator *coordinator);
+
+/* Takes the request over. It is answered in any case. */
+void coordinator_send(struct coordinator *coordinator, struct request *request);
+
+/* Whether this process leads at the moment, and under which epoch (0: it does not). */
+uint64_t coordinator_epoch(struct coordinator *coordinator);
+
+/* With must_lead: true once another was found to lead. */
+bool coordinator_gave_up(struct coordinator *coordinator);
+
+struct coordinator_stats {
+    uint64_t batches;
+    uint64_t commands;
+    uint64_t elected;
+    uint64_t stepped_down;
+    uint64_t store_errors;
+};
+
+struct coordinator_stats coordinator_stats(struct coordinator *coordinator);
+
+#endif

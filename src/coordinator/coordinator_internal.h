@@ -1,0 +1,61 @@
+/*
+ * coordinator_internal.h - what the loop and the writer share, and how they talk.
+ *
+ * All fields below `lock` are guarded by it. The two threads pass whole things back and forth: the writer hands a loaded
+ * core to the loop, the loop hands a flight (a batch with everything that waits for it) to the writer and gets it back.
+ * `term` counts leaderships: whatever belongs to an earlier term is thrown away.
+ */
+#ifndef CAPSTAN_COORDINATOR_COORDINATOR_INTERNAL_H
+#define CAPSTAN_COORDINATOR_COORDINATOR_INTERNAL_H
+
+#include <pthread.h>
+
+#include "coordinator/coordinator.h"
+
+/* One batch on its way: effects, what else goes into the transaction, and the reads that saw it. */
+struct flight {
+    struct effects fx;
+    struct list reads; /* of struct request.in_list */
+    struct payload *payloads;
+    uint32_t n_payloads;
+    uint32_t cap_payloads;
+    uint64_t *inbox_done;
+    uint32_t n_inbox_done;
+    uint32_t cap_inbox_done;
+    int64_t since_ms; /* leader time of its first step; 0: empty */
+};
+
+struct coordinator {
+    struct coordinator_options options;
+    pthread_t loop;
+    pthread_t writer;
+
+    pthread_mutex_t lock;
+    pthread_cond_t loop_wakes;
+    pthread_cond_t writer_wakes;
+    struct list inbound; /* requests that the loop has not seen */
+    bool is_stopping;
+    bool has_given_up;
+    uint64_t term;           /* of the present leadership; grows when one is won */
+    bool is_wanted;          /* the loop wants the leadership of this term kept */
+    struct flight *outbound; /* for the writer to commit */
+    struct core *elected;    /* for the loop to take */
+    struct fence fence;
+    int64_t clock_offset_ms;  /* database's clock minus the monotonic one */
+    int64_t deadline_mono_ms; /* until when the leadership is sure, by the monotonic clock */
+    bool is_committed;        /* the flight in `outbound` is durable */
+    bool is_lost;             /* the leadership of this term is lost */
+    enum err lost_err;        /* and why */
+    struct coordinator_stats stats;
+};
+
+int64_t coordinator__mono_ms(void);
+void coordinator__seed(uint64_t seed[2]);
+
+void *coordinator__loop(void *coordinator);
+void *coordinator__writer(void *coordinator);
+
+/* Waits for the condition or until the monotonic time. The lock is held. */
+void coordinator__wait(struct coordinator *coordinator, pthread_cond_t *condition, int64_t until_mono_ms);
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * The writer: the one thread that talks to the store for the leader.
+ *
+ * Not leading, it stands for election again and again. Elected, it loads the state into a new core and hands that to the
+ * loop; then it commits flights and renews the leadership, on one connection, so that a leader that froze inside a
+ * transaction can be got rid of by ending that connection's backend. It stops leading when the loop has let go of the
+ * core, and only then stands for election again.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "coordinator/coordinator_internal.h"
+
+#define RETRY_MS_MIN 50
+#define RETRY_MS_MAX 5000
+#define PRUNE_STEP 200
+#define PRUNE_PAUSE_MS 1000
+
+struct writer {
+    struct coordinator *c;
+    struct store *store; /* NULL: not connected */
+    int64_t retry_ms;
+    struct fence fence;
+    int64_t ttl_ms;
+    int64_t renew_at_mono_ms;
+    int64_t prune_at_mono_ms;
+};
+
+/* Sleeps unless the coordinator stops. */
+static void nap(struct writer *w, int64_t ms)
+{
+    int64_t until_mono_ms = coordinator__mono_ms() + ms;
+    pthread_mutex_lock(&w->c->lock);
+    while (!w->c->is_stopping && coordinator__mono_ms() < until_mono_ms) {
+        coordinator__wait(w->c, &w->c->writer_wakes, until_mono_ms);
+    }
+    pthread_mutex_unlock(&w->c->lock);
+}
+
+static bool is_stopping(struct writer *w)
+{
+    pthread_mutex_lock(&w->c->lock);
+    bool stopping = w->c->is_stopping;
+    pthread_mutex_unlock(&w->c->lock);
+    return stopping;
+}
+
+static void count_error(struct writer *w)
+{
+    pthread_mutex_lock(&w->c->lock);
+    w->c->stats.store_errors++;
+    pthread_mutex_unlock(&w->c->lock);
+}
+
+/* The store did not answer: drop the connection, wait longer every time. */
+static void back_off(struct writer *w)
+{
+    count_error(w);
+    store_close(w->store);
+    w->store = NULL;
+    nap(w, w->retry_ms);
+    w->retry_ms = w->retry_ms * 2 < RETRY_MS_MAX ? w->retry_ms * 2 : RETRY_MS_MAX;
+}
+
+/* ---- election and load ---- */
+
+struct loader {
+    struct core *core;
+    struct effects fx;
+    struct core_input input;
+};
+
+static void load_one(void *context, const struct row *row)
+{
+    struct loader *loader = context;
+    struct command command = {.kind = CMD_LOAD, .u.load = row};
+    core_step(loader->core, &loader->input, &command, &loader->fx);
+    effects_reset(&loader->fx);
+}
+
+/* A core with the stored state; the loop takes the last step (CMD_LOADED). NULL if the store failed. */
+static struct core *load(struct writer *w, int64_t now_ms)
+{
+    struct loader loader = {.input = {.now_ms = now_ms}};
+    coordinator__seed(loader.input.seed);
+    loader.core = core_new(&w->c->options.config, loader.input.seed[0]);
+    enum err err = store_load(w->store, load_one, &loader, NULL);
+    effects_deinit(&loader.fx);
+    if (err != ERR_OK) {
+        core_free(loader.core);
+        return NULL;
+    }
+    return loader.core;
+}
+
+/* False if the loop has gone already. */
+static bool hand_over(struct writer *w, struct core *core, int64_t offset_ms, int64_t asked_mono_ms)
+{
+    struct coordinator *c = w->c;
+    pthread_mutex_lock(&c->lock);
+    if (c->is_stopping) {
+        pthread_mutex_unlock(&c->lock);
+        core_free(core);
+        return false;
+    }
+    c->term++;
+    c->elected = core;
+    c->fence = w->fence;
+    c->is_wanted = true;
+    c->is_lost = false;
+    c->lost_err = ERR_OK;
+    c->outbound = NULL;
+    c->is_committed = false;
+    c->clock_offset_ms = offset_ms;
+    c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
+    c->stats.elected++;
+    pthread_cond_signal(&c->loop_wakes);
+    pthread_mutex_unlock(&c->lock);
+    return true;
+}
+
+static void give_up(struct writer *w)
+{
+    pthread_mutex_lock(&w->c->lock);
+    w->c->has_given_up = true;
+    pthread_cond_signal(&w->c->loop_wakes);
+    pthread_mutex_unlock(&w->c->lock);
+}
+
+/* Stands for election once. True if this process leads now and the loop has its core. */
+static bool stand(struct writer *w)
+{
+    const struct coordinator_options *options = &w->c->options;
+    struct leader_claim claim = {.node_id = options->node_id, .address = options->address, .ttl_ms = w->ttl_ms};
+    struct leader leader;
+    struct arena arena = {0};
+    bool leads = false;
+    coordinator__seed(claim.token.bits);
+    int64_t asked_mono_ms = coordinator__mono_ms();
+    enum err err = store_lead(w->store, &claim, &arena, &leader, NULL);
+    if (err == ERR_OK) {
+        w->fence = leader.fence;
+        w->retry_ms = RETRY_MS_MIN;
+        w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+        int64_t offset_ms = leader.now_ms - coordinator__mono_ms();
+        struct core *core = load(w, leader.now_ms);
+        if (core == NULL) {
+            back_off(w);
+        } else {
+            leads = hand_over(w, core, offset_ms, asked_mono_ms);
+        }
+    } else if (err == ERR_BUSY) {
+        w->retry_ms = RETRY_MS_MIN;
+        if (options->must_lead) {
+            give_up(w);
+        }
+        int64_t wait_ms = leader.expires_in_ms > w->ttl_ms / 3 ? w->ttl_ms / 3 : leader.expires_in_ms + 1;
+        nap(w, wait_ms > RETRY_MS_MIN ? wait_ms : RETRY_MS_MIN);
+    } else {
+        back_off(w);
+    }
+    arena_deinit(&arena);
+    return leads;
+}
+
+/* ---- a term of leadership ---- */
+
+static void lose(struct writer *w, enum err err)
+{
+    struct coordinator *c = w->c;
+    pthread_mutex_lock(&c->lock);
+    c->is_lost = true;
+    c->lost_err = err;
+    pthread_cond_signal(&c->loop_wakes);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void commit(struct writer *w, struct flight *flight)
+{
+    struct coordinator *c = w->c;
+    const struct row *rows = flight->fx.rows;
+    struct batch batch = {
+        .rows = &rows,
+        .n_rows = rows == NULL ? 0 : 1,
+        .payloads = flight->payloads,
+        .n_payloads = flight->n_payloads,
+        .inbox_done = flight->inbox_done,
+        .n_inbox_done = flight->n_inbox_done,
+    };
+    enum err err = store_commit(w->store, &w->fence, &batch, NULL);
+    if (err != ERR_OK) {
+        lose(w, err);
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->is_committed = true;
+    c->stats.batches++;
+    pthread_cond_signal(&c->loop_wakes);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Keeps the leadership. A store that does not answer is asked again until the time has run out; the loop notices that. */
+static void renew(struct writer *w)
+{
+    struct coordinator *c = w->c;
+    int64_t now_ms;
+    int64_t asked_mono_ms = coordinator__mono_ms();
+    enum err err = store_renew(w->store, &w->fence, w->ttl_ms, &now_ms, NULL);
+    if (err == ERR_FENCED) {
+        lose(w, err);
+    } else if (err == ERR_OK) {
+        w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+        pthread_mutex_lock(&c->lock);
+        c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
+        pthread_mutex_unlock(&c->lock);
+    } else {
+        count_error(w);
+        w->renew_at_mono_ms = asked_mono_ms + RETRY_MS_MIN * 4;
+    }
+}
+
+/* Removes a little of what is too old, when there is nothing else to do. */
+static void prune(struct writer *w, int64_t leader_now_ms)
+{
+    bool more = false;
+    enum err err =
+        store_prune(w->store, &w->fence, leader_now_ms - w->c->options.history_ttl_ms, PRUNE_STEP, &more, NULL);
+    int64_t pause_ms = err == ERR_OK && more ? PRUNE_PAUSE_MS / 20 : PRUNE_PAUSE_MS * 60;
+    w->prune_at_mono_ms = coordinator__mono_ms() + pause_ms;
+}
+
+/* Commits and renews until the loop lets go of the core. */
+static void lead(struct writer *w)
+{
+    struct coordinator *c = w->c;
+    pthread_mutex_lock(&c->lock);
+    while (c->is_wanted) {
+        struct flight *flight = c->is_committed || c->is_lost ? NULL : c->outbound;
+        int64_t now_mono_ms = coordinator__mono_ms();
+        bool may_renew = !c->is_lost && now_mono_ms >= w->renew_at_mono_ms;
+        bool may_prune = flight == NULL && !c->is_lost && now_mono_ms >= w->prune_at_mono_ms;
+        int64_t leader_now_ms = now_mono_ms + c->clock_offset_ms;
+        if (flight == NULL && !may_renew && !may_prune) {
+            int64_t until_ms = w->renew_at_mono_ms < w->prune_at_mono_ms ? w->renew_at_mono_ms : w->prune_at_mono_ms;
+            coordinator__wait(c, &c->writer_wakes, c->is_lost ? now_mono_ms + RETRY_MS_MAX : until_ms);
+            continue;
+        }
+        pthread_mutex_unlock(&c->lock);
+        if (may_renew) {
+            renew(w);
+        } else if (flight != NULL) {
+            commit(w, flight);
+        } else {
+            prune(w, leader_now_ms);
+        }
+        pthread_mutex_lock(&c->lock);
+    }
+    bool unreachable = c->is_lost && c->lost_err == ERR_UNAVAILABLE;
+    bool fenced = c->is_lost && c->lost_err == ERR_FENCED;
+    pthread_mutex_unlock(&c->lock);
+    if (unreachable) {
+        back_off(w);
+    } else if (!fenced) {
+        (void)!store_resign(w->store, &w->fence, NULL); /* it runs out by itself if this fails */
+    }
+}
+
+void *coordinator__writer(void *coordinator)
+{
+    struct coordinator *c = coordinator;
+    struct writer w = {.c = c, .retry_ms = RETRY_MS_MIN, .ttl_ms = c->options.leader_ttl_ms};
+    w.prune_at_mono_ms = coordinator__mono_ms() + PRUNE_PAUSE_MS;
+    while (!is_stopping(&w)) {
+        if (w.store == NULL && store_open(c->options.store_url, &w.store, NULL) != ERR_OK) {
+            w.store = NULL;
+            back_off(&w);
+            continue;
+        }
+        if (stand(&w)) {
+            lead(&w);
+        }
+    }
+    store_close(w.store);
+    return NULL;
+}

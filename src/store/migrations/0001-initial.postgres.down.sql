@@ -1,0 +1,15 @@
+DROP FUNCTION capstan.submit(jsonb);
+DROP TABLE capstan.inbox;
+DROP FUNCTION capstan.fence(bigint, bytea);
+DROP TABLE capstan.cluster_leader;
+DROP TABLE capstan.data_sets;
+DROP TABLE capstan.task_events;
+DROP TABLE capstan.execution_idempotency;
+DROP TABLE capstan.distributed_nodes;
+DROP TABLE capstan.payloads;
+DROP TABLE capstan.results;
+DROP TABLE capstan.map_outputs;
+DROP TABLE capstan.task_leases;
+DROP TABLE capstan.tasks;
+DROP TABLE capstan.stages;
+DROP TABLE capstan.jobs;

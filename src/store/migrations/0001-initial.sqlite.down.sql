@@ -1,0 +1,13 @@
+DROP TABLE inbox;
+DROP TABLE cluster_leader;
+DROP TABLE data_sets;
+DROP TABLE task_events;
+DROP TABLE execution_idempotency;
+DROP TABLE distributed_nodes;
+DROP TABLE payloads;
+DROP TABLE results;
+DROP TABLE map_outputs;
+DROP TABLE task_leases;
+DROP TABLE tasks;
+DROP TABLE stages;
+DROP TABLE jobs;

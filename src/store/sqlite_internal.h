@@ -1,0 +1,194 @@
+/*
+ * sqlite_internal.h - the store on SQLite: what its files share.
+ *
+ * sqlite.c opens and closes; sqlite_statement.c holds all SQL but that of the migrations, prepared when it is first
+ * needed; sqlite_schema.c, sqlite_leader.c, sqlite_commit.c, sqlite_read.c and sqlite_prune.c are one part of store.h
+ * each. Functions that return `enum err` leave no statement running and no transaction open unless they say so.
+ */
+#ifndef CAPSTAN_STORE_SQLITE_INTERNAL_H
+#define CAPSTAN_STORE_SQLITE_INTERNAL_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "store/engine.h"
+#include "store/table.h"
+
+enum sqlite_statement {
+    SQL_BEGIN_READ,
+    SQL_BEGIN_WRITE,
+    SQL_COMMIT,
+    SQL_ROLLBACK,
+    SQL_LEADER,
+    SQL_LEADER_FENCE,
+    SQL_LEADER_TAKE,
+    SQL_LEADER_RENEW,
+    SQL_LEADER_RESIGN,
+    SQL_SWEEP_TASKS,
+    SQL_SWEEP_LEASES,
+    SQL_SWEEP_MAP_OUTPUTS,
+    SQL_SWEEP_ATTEMPTS,
+    SQL_LEASE_GONE,
+    SQL_MAP_OUTPUT_GONE,
+    SQL_RESULT_GONE,
+    SQL_NODE_GONE,
+    SQL_PAYLOAD_PUT,
+    SQL_DATA_SET_PUT,
+    SQL_DATA_SET_GONE,
+    SQL_INBOX_DONE,
+    SQL_LOAD_JOBS, /* the six of a load, in the order of core/rows.h */
+    SQL_LOAD_STAGES,
+    SQL_LOAD_TASKS,
+    SQL_LOAD_LEASES,
+    SQL_LOAD_MAP_OUTPUTS,
+    SQL_LOAD_RESULTS,
+    SQL_LOAD_NODES,
+    SQL_LAST_EVENT,
+    SQL_JOB, /* the same for one job */
+    SQL_JOB_STAGES,
+    SQL_JOB_TASKS,
+    SQL_JOB_LEASES,
+    SQL_JOB_MAP_OUTPUTS,
+    SQL_JOB_RESULTS,
+    SQL_FIND_KEY,
+    SQL_PAYLOAD,
+    SQL_DATA_SETS,
+    SQL_INBOX,
+    SQL_PAGE_JOBS, /* four in a row: + 1 with a state, + 2 with a name */
+    SQL_PAGE_JOBS_OF_STATE,
+    SQL_PAGE_JOBS_OF_NAME,
+    SQL_PAGE_JOBS_OF_BOTH,
+    SQL_PAGE_TASKS, /* + 1 with a state */
+    SQL_PAGE_TASKS_OF_STATE,
+    SQL_PAGE_EVENTS, /* + 1 of a job */
+    SQL_PAGE_EVENTS_OF_JOB,
+    SQL_FIRST_EVENT,
+    SQL_PRUNE_FIND_EVENTS,
+    SQL_PRUNE_EVENTS,
+    SQL_PRUNE_FIND_JOBS,
+    SQL_PRUNE_HIDE,
+    SQL_PRUNE_PAYLOADS, /* seven in a row: all that belongs to a job */
+    SQL_PRUNE_ATTEMPTS,
+    SQL_PRUNE_RESULTS,
+    SQL_PRUNE_MAP_OUTPUTS,
+    SQL_PRUNE_LEASES,
+    SQL_PRUNE_TASKS,
+    SQL_PRUNE_STAGES,
+    SQL_PRUNE_JOB,
+    SQL_COUNT
+};
+
+struct sqlite {
+    struct store store;
+    sqlite3 *db;
+    int lock_fd;                          /* of the lock file while this store leads; -1 */
+    uint64_t epoch;                       /* in which it leads */
+    bool is_current;                      /* the schema has been seen to be what this program knows */
+    struct arena arena;                   /* of the row at hand */
+    const struct table *tables[ROW_META]; /* NULL: the kind has none */
+    sqlite3_stmt *new_rows[ROW_META];
+    sqlite3_stmt *changed_rows[ROW_META];
+    sqlite3_stmt *statements[SQL_COUNT];
+};
+
+/* ---- sqlite.c ---- */
+
+struct sqlite *sqlite__of(struct store *store);
+
+/*
+ * What a result code of SQLite means: ERR_INVALID if it refuses a value, ERR_DATA_LOSS if the file is damaged, else
+ * ERR_UNAVAILABLE. The message is SQLite's.
+ */
+MUST_USE enum err sqlite__error(struct sqlite *s, int rc, struct error *e);
+
+/* Milliseconds since 1970 by the system's clock, which is this database's. */
+int64_t sqlite__now_ms(void);
+
+/* A transaction: of reads, which sees one state; or of writes, one at a time over all processes. */
+MUST_USE enum err sqlite__begin_read(struct sqlite *s, struct error *e);
+MUST_USE enum err sqlite__begin_write(struct sqlite *s, struct error *e);
+MUST_USE enum err sqlite__commit(struct sqlite *s, struct error *e); /* rolls back if it fails */
+void sqlite__rollback(struct sqlite *s);                             /* also if there is nothing to roll back */
+
+/* Commits if `err` is ERR_OK, else rolls back and returns it. */
+MUST_USE enum err sqlite__finish(struct sqlite *s, enum err err, struct error *e);
+
+/* ---- sqlite_statement.c ---- */
+
+/* The statement, reset, prepared if this is its first use. */
+MUST_USE enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e);
+
+/* The statement that writes a row of this kind. NULL in `out` if the kind has no table. */
+MUST_USE enum err sqlite__row_statement(struct sqlite *s, enum row_kind kind, bool is_new, sqlite3_stmt **out,
+                                        struct error *e);
+
+void sqlite__finalize_all(struct sqlite *s);
+
+/* Runs a statement that returns no rows, and resets it. */
+MUST_USE enum err sqlite__run(struct sqlite *s, sqlite3_stmt *stmt, struct error *e);
+
+/* Steps: ERR_OK and a row, or ERR_OK and no row (`out_row` false) and the statement reset. */
+MUST_USE enum err sqlite__next(struct sqlite *s, sqlite3_stmt *stmt, bool *out_row, struct error *e);
+
+/* Binding cannot fail but for what a value is too long for, which the step then meets as a NULL where none may be. */
+void sqlite__bind_text(sqlite3_stmt *stmt, int at, const char *text);
+void sqlite__bind_bytes(sqlite3_stmt *stmt, int at, const void *bytes, size_t n);
+void sqlite__bind_token(sqlite3_stmt *stmt, int at, const struct lease_token *token);
+
+/* Copies of a column of the current row. NULL for NULL. */
+const char *sqlite__text(sqlite3_stmt *stmt, int at, struct arena *arena);
+const void *sqlite__bytes(sqlite3_stmt *stmt, int at, struct arena *arena, size_t *out_n);
+
+/* ---- sqlite_schema.c ---- */
+
+MUST_USE enum err sqlite__schema(struct store *store, struct migration_status *out, struct error *e);
+MUST_USE enum err sqlite__migrate(struct store *store, uint32_t version, struct error *e);
+
+/* ERR_PRECONDITION unless the schema is the one that this program knows. Looks once. */
+MUST_USE enum err sqlite__need_schema(struct sqlite *s, struct error *e);
+
+/* ---- sqlite_leader.c ---- */
+
+MUST_USE enum err sqlite__lead(struct store *store, const struct leader_claim *claim, struct arena *arena,
+                               struct leader *out, struct error *e);
+MUST_USE enum err sqlite__renew(struct store *store, const struct fence *fence, int64_t ttl_ms, int64_t *out_now_ms,
+                                struct error *e);
+MUST_USE enum err sqlite__resign(struct store *store, const struct fence *fence, struct error *e);
+MUST_USE enum err sqlite__leader(struct store *store, struct arena *arena, struct leader *out, struct error *e);
+
+/* Begins a write transaction if `fence` is the leader's. ERR_FENCED if not. */
+MUST_USE enum err sqlite__begin_fenced(struct sqlite *s, const struct fence *fence, struct error *e);
+
+/* Lets go of the lock file, if this store holds it. */
+void sqlite__unlock(struct sqlite *s);
+
+/* ---- sqlite_commit.c, sqlite_read.c, sqlite_prune.c ---- */
+
+MUST_USE enum err sqlite__commit_batch(struct store *store, const struct fence *fence, const struct batch *batch,
+                                       struct error *e);
+
+MUST_USE enum err sqlite__load(struct store *store, store_row_fn *fn, void *context, struct error *e);
+MUST_USE enum err sqlite__load_job(struct store *store, const char *job_id, store_row_fn *fn, void *context,
+                                   struct error *e);
+MUST_USE enum err sqlite__find_key(struct store *store, const char *idempotency_key, int64_t not_before_ms,
+                                   struct arena *arena, const char **out_job_id, struct error *e);
+MUST_USE enum err sqlite__payload(struct store *store, const char *job_id, const struct digest *digest,
+                                  struct arena *arena, const void **out_bytes, size_t *out_n, struct error *e);
+MUST_USE enum err sqlite__data_sets(struct store *store, struct arena *arena, const struct data_set **out,
+                                    uint32_t *out_n, struct error *e);
+MUST_USE enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena,
+                                const struct inbox_entry **out, uint32_t *out_n, struct error *e);
+MUST_USE enum err sqlite__jobs(struct store *store, const struct job_query *query, struct arena *arena,
+                               struct page *out, struct error *e);
+MUST_USE enum err sqlite__tasks(struct store *store, const struct task_query *query, struct arena *arena,
+                                struct page *out, struct error *e);
+MUST_USE enum err sqlite__events(struct store *store, const struct event_query *query, struct arena *arena,
+                                 struct page *out, uint64_t *out_pruned_seq, struct error *e);
+
+MUST_USE enum err sqlite__prune(struct store *store, const struct fence *fence, int64_t before_ms, uint32_t limit,
+                                bool *out_more, struct error *e);
+
+#endif
