@@ -4,8 +4,8 @@
 #   build/$V  where all output goes: obj/, lib/, bin/
 #
 # A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/integration/X becomes bin/integration-X,
-# tests/sim becomes bin/sim and bench/X.c becomes bin/bench-X. Sources are found by wildcard, so a new file needs no change
-# here. A new folder of src/ needs one line: what it links with.
+# tests/sim becomes bin/sim and bench/X.c becomes bin/bench-X. Sources are found by wildcard, so a new file needs no
+# change here. A new folder of src/ needs one line: what it links with.
 
 V ?= release
 B := build/$V
@@ -58,8 +58,8 @@ unit_main := $(wildcard tests/unit/*.c)
 integration := $(sort $(patsubst tests/integration/%/,%,$(dir $(wildcard tests/integration/*/*.c))))
 sim       := $(wildcard tests/sim/*.c)
 benches   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
-sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcard tests/integration/*/*.c) $(unit_main) \
-             $(sim) $(wildcard bench/*.c))
+sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcard tests/integration/*/*.c) \
+             $(unit_main) $(sim) $(wildcard bench/*.c))
 
 # A folder of tests/integration is called as the folder of src/ that it tests, or says here which that is; and what it
 # borrows from other tests.

@@ -1,7 +1,7 @@
 /*
- * The store in memory: the contract of store.h, written down as simply as it can be. Rows are applied one by one, in order;
- * a batch that fails is undone by a journal. The other engines are compared with this one, so it takes no shortcuts and
- * shares nothing with them but the description of the tables.
+ * The store in memory: the contract of store.h, written down as simply as it can be. Rows are applied one by one, in
+ * order; a batch that fails is undone by a journal. The other engines are compared with this one, so it takes no
+ * shortcuts and shares nothing with them but the description of the tables.
  */
 #include "store/memory.h"
 

@@ -1,7 +1,8 @@
 /*
  * memory_internal.h - the store in memory: what its files share.
  *
- * memory.c has the databases, their schema and their leader; memory_write.c applies batches and prunes; memory_read.c reads.
+ * memory.c has the databases, their schema and their leader; memory_write.c applies batches and prunes; memory_read.c
+ * reads.
  */
 #ifndef CAPSTAN_STORE_MEMORY_INTERNAL_H
 #define CAPSTAN_STORE_MEMORY_INTERNAL_H
@@ -34,8 +35,8 @@ struct database {
 };
 
 /*
- * Takes the one lock of all databases: batches are whole and pictures consistent because nobody else is there. Fails, and
- * does not take it, if the schema is not the newest.
+ * Takes the one lock of all databases: batches are whole and pictures consistent because nobody else is there. Fails,
+ * and does not take it, if the schema is not the newest.
  */
 MUST_USE enum err memory__enter(struct store *store, struct database **out_db, struct error *e);
 /* Gives the lock back and passes the result on. */

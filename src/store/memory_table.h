@@ -1,8 +1,8 @@
 /*
  * memory_table.h - tables of the store in memory: sorted arrays of records, and a journal to undo changes.
  *
- * A record is a row of values and never changes: to change one is to put another in its place. The journal remembers both
- * until it is known whether the transaction ends well.
+ * A record is a row of values and never changes: to change one is to put another in its place. The journal remembers
+ * both until it is known whether the transaction ends well.
  *
  * Ownership: a table owns its records, a journal those that were replaced. Zero-initialised journals are empty.
  * Threads: one at a time.
@@ -68,8 +68,8 @@ uint32_t memory_table_from(const struct memory_table *table, const struct value 
 bool memory_table_at(const struct memory_table *table, uint32_t index, const struct value *key, uint32_t n);
 
 /*
- * Puts a copy of the values in the place of what has their key. ERR_INVALID if a required column is NULL, a unique one is
- * taken or a text is not UTF-8; nothing changes then.
+ * Puts a copy of the values in the place of what has their key. ERR_INVALID if a required column is NULL, a unique one
+ * is taken or a text is not UTF-8; nothing changes then.
  */
 MUST_USE enum err memory_table_put(struct memory_table *table, struct memory_journal *journal,
                                    const struct value *values, struct error *e);

@@ -2,6 +2,7 @@
  * Pages of history, by key: every query starts at the key where the page before ended and reads one row more than a page,
  * to know whether there is another.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,9 +107,10 @@ static bool read_place(const char *after, int64_t *out_number, const char **rest
     if (*after != '-' && (*after < '0' || *after > '9')) {
         return false;
     }
+    errno = 0;
     *out_number = strtoll(after, &end, 10);
     *rest = end + 1;
-    return *end == ':';
+    return *end == ':' && errno == 0;
 }
 
 static enum err wrong_place(struct error *e)
@@ -160,8 +162,9 @@ enum err postgres__tasks(struct store *store, const struct task_query *query, st
         if (!read_place(query->after, &stage, &rest) || *rest < '0' || *rest > '9') {
             return wrong_place(e);
         }
+        errno = 0;
         task = strtoll(rest, &end, 10);
-        if (*end != '\0') {
+        if (*end != '\0' || errno != 0) {
             return wrong_place(e);
         }
     }
@@ -206,7 +209,8 @@ enum err postgres__events(struct store *store, const struct event_query *query, 
     uint64_t pruned_seq;
     bool more;
     page_init(&page, ROW_EVENT, query->limit);
-    page_filter_int(&page, "t.seq >", (int64_t)query->after_seq);
+    /* Numbers end where the column's type does. */
+    page_filter_int(&page, "t.seq >", query->after_seq > INT64_MAX ? INT64_MAX : (int64_t)query->after_seq);
     if (query->job_id != NULL) {
         page_filter_text(&page, "t.job_id =", query->job_id);
     }

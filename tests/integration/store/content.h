@@ -1,8 +1,8 @@
 /*
  * content.h - what is written in the tests: rows of every kind, plain, random or hostile.
  *
- * Rows are made in an arena and gather in a `struct rows`, in order. Plain ones have a value of their own in every field, so
- * that no two columns can be mistaken for each other.
+ * Rows are made in an arena and gather in a `struct rows`, in order. Plain ones have a value of their own in every
+ * field, so that no two columns can be mistaken for each other.
  */
 #ifndef CAPSTAN_TESTS_INTEGRATION_STORE_CONTENT_H
 #define CAPSTAN_TESTS_INTEGRATION_STORE_CONTENT_H

@@ -1,6 +1,6 @@
 /*
- * core_test.c - real histories: a core with workers and clients that do anything, its rows committed batch by batch. After
- * every commit a core loaded from the store is equal to the one that wrote it; now and then it takes over.
+ * core_test.c - real histories: a core with workers and clients that do anything, its rows committed batch by batch.
+ * After every commit a core loaded from the store is equal to the one that wrote it; now and then it takes over.
  *
  * The cluster, its clock and its workers are those of the core's unit tests.
  */

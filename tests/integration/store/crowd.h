@@ -1,8 +1,8 @@
 /*
  * crowd.h - many at once: threads or processes that start at the same moment, each with a store of its own.
  *
- * A member's function gets an open store and answers with a number; it must not CHECK. Its store is closed when it returns,
- * in a crowd of processes by the end of the process.
+ * A member's function gets an open store and answers with a number; it must not CHECK. Its store is closed when it
+ * returns, in a crowd of processes by the end of the process.
  */
 #ifndef CAPSTAN_TESTS_INTEGRATION_STORE_CROWD_H
 #define CAPSTAN_TESTS_INTEGRATION_STORE_CROWD_H

@@ -375,7 +375,10 @@ CONTRACT(jobs_are_found_by_any_name)
     rows_deinit(&rows);
 }
 
-/* Keys are limited (base/limits.h), but a store must not call it an outage if one is not: that would depose every leader. */
+/*
+ * Keys are limited (base/limits.h), but a store must not call it an outage if one is not: that would depose every
+ * leader.
+ */
 
 typedef void long_key_fn(struct rows *rows, const char *key);
 

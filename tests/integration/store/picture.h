@@ -1,9 +1,9 @@
 /*
  * picture.h - all that a store gives back, value by value, to be compared.
  *
- * A picture is a list of entries: where they were read (a load, a job's load, a page), from which table, and the values of
- * all columns as table_get sees them. Entries are sorted, because a store may hand out rows of one kind in any order; what
- * order there must be is checked while the picture is taken.
+ * A picture is a list of entries: where they were read (a load, a job's load, a page), from which table, and the values
+ * of all columns as table_get sees them. Entries are sorted, because a store may hand out rows of one kind in any
+ * order; what order there must be is checked while the picture is taken.
  *
  * Ownership: a picture owns everything in it. Zero-initialised is empty.
  */

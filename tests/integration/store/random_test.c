@@ -1,9 +1,9 @@
 /*
- * random_test.c - the heart of the contract: random histories of rows over few keys, cut into batches at random, written to
- * the engine under test and to the one in memory. Whatever the order, both hold the same afterwards.
+ * random_test.c - the heart of the contract: random histories of rows over few keys, cut into batches at random,
+ * written to the engine under test and to the one in memory. Whatever the order, both hold the same afterwards.
  *
- * The histories are such as a core could write, as far as one row goes: what changes has been made before, a lease has the
- * token of its attempt. Which rows follow each other is left to chance.
+ * The histories are such as a core could write, as far as one row goes: what changes has been made before, a lease has
+ * the token of its attempt. Which rows follow each other is left to chance.
  *
  * CAPSTAN_STORE_HISTORIES and CAPSTAN_STORE_SEED ask for more of them, and others.
  */

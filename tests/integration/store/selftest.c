@@ -1,8 +1,8 @@
 /*
  * selftest.c - a contract that nothing can break shows nothing: each of the faulty stores of broken.c must be noticed.
  *
- * The program runs itself, with one fault and one test, and looks whether that test fails. It must be that test, and it must
- * hold without the fault.
+ * The program runs itself, with one fault and one test, and looks whether that test fails. It must be that test, and it
+ * must hold without the fault.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
  * subject.h - the store under test: one contract, run against every engine.
  *
- * CONTRACT(a_batch_is_whole_or_absent) { ... } defines a test with the parameter `struct subject *s` and registers it once
- * per engine, as "memory: a_batch_is_whole_or_absent" and so on. Each run gets a new, empty database. Most tests begin with
- * subject_lead(), which migrates it and takes the leadership.
+ * CONTRACT(a_batch_is_whole_or_absent) { ... } defines a test with the parameter `struct subject *s` and registers it
+ * once per engine, as "memory: a_batch_is_whole_or_absent" and so on. Each run gets a new, empty database. Most tests
+ * begin with subject_lead(), which migrates it and takes the leadership.
  *
- * PostgreSQL is started when the first test needs it and stopped when the program ends. CAPSTAN_TEST_POSTGRES may name a
- * server that runs already. If there is no server to be had, every test that needs one fails.
+ * PostgreSQL is started when the first test needs it and stopped when the program ends. CAPSTAN_TEST_POSTGRES may name
+ * a server that runs already. If there is no server to be had, every test that needs one fails.
  *
  * Ownership: the subject owns all that it hands out, until the test ends.
  */
@@ -54,8 +54,8 @@ void subject_run(enum engine_kind kind, contract_fn *fn);
     }
 
 /*
- * For all engines, for those that several processes can share, for those where a leadership runs out (from a process that
- * lives nobody can take the lock of SQLite), or for what only PostgreSQL has.
+ * For all engines, for those that several processes can share, for those where a leadership runs out (from a process
+ * that lives nobody can take the lock of SQLite), or for what only PostgreSQL has.
  */
 #define CONTRACT(sentence)                                                                                             \
     static void contract_##sentence(struct subject *s);                                                                \
@@ -99,8 +99,8 @@ struct leader_claim subject_claim(const char *node_id, int64_t ttl_ms);
 void subject_outwait(struct subject *s, struct store *store, int64_t ttl_ms);
 
 /*
- * What the engine's own client prints for a statement, `@` standing for the schema's name and a dot: rows as lines, columns
- * with | between them. Not for the engine in memory. Ends the test if the client fails.
+ * What the engine's own client prints for a statement, `@` standing for the schema's name and a dot: rows as lines,
+ * columns with | between them. Not for the engine in memory. Ends the test if the client fails.
  */
 const char *subject_sql(struct subject *s, const char *sql);
 
