@@ -219,6 +219,9 @@ static struct class *class_new(struct core *core, const struct class_key *key, u
 
 static void class_free(struct core *core, struct class *class)
 {
+    if (core->last_class == class) {
+        core->last_class = NULL;
+    }
     map_take_value(&core->classes, class->hash, class);
     list_remove(&class->in_core);
     list_remove(&class->in_unused);
@@ -237,6 +240,15 @@ static void class_free(struct core *core, struct class *class)
     core->stats.classes--;
 }
 
+static void class_ref(struct core *core, struct class *class)
+{
+    if (class->refs == 0 && list_is_linked(&class->in_unused)) {
+        list_remove(&class->in_unused);
+        core->n_unused_classes--;
+    }
+    class->refs++;
+}
+
 static struct class *class_intern(struct core *core, const struct class_key *key)
 {
     uint64_t hash = class_hash(core, key);
@@ -244,21 +256,24 @@ static struct class *class_intern(struct core *core, const struct class_key *key
     if (class == NULL) {
         class = class_new(core, key, hash);
     }
-    if (class->refs == 0 && list_is_linked(&class->in_unused)) {
-        list_remove(&class->in_unused);
-        core->n_unused_classes--;
-    }
-    class->refs++;
+    class_ref(core, class);
     return class;
 }
 
 struct class *class_get(struct core *core, const struct requirement *requirement, uint8_t priority, bool child)
 {
+    /* One job after the other asks for the same, so the last answer is tried first. */
+    struct class *last = core->last_class;
+    if (last != NULL && last->priority == priority && last->child == child &&
+        requirement_equal(last->need->value, requirement)) {
+        class_ref(core, last);
+        return last;
+    }
     struct need *need = need_get(core, requirement);
     struct class_key key = {.need = need, .priority = priority, .child = child};
-    struct class *class = class_intern(core, &key);
+    core->last_class = class_intern(core, &key);
     need_unref(core, need);
-    return class;
+    return core->last_class;
 }
 
 bool class_avoids(const struct class *class, const char *worker_id)

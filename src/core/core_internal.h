@@ -344,6 +344,7 @@ struct core {
     struct list profiles;
     struct list all_classes;
     struct list unused_classes; /* no job uses them; kept for the next one */
+    struct class *last_class;   /* that class_get found; it avoids nobody */
     struct list hot_profiles;
     struct list hot_workers;
     struct list served;

@@ -199,11 +199,12 @@ enum err stages_check(const struct job *job, const struct stage_spec *specs, uin
     if ((job == NULL ? 0 : job->n_edges) + n_edges > LIMIT_EDGES_PER_JOB) {
         return error_set(e, ERR_INVALID, "a job has at most %u dependencies", (unsigned)LIMIT_EDGES_PER_JOB);
     }
-    if ((job == NULL ? 0 : job->n_needs) + count_needs(specs, n) > LIMIT_REQUIREMENTS_PER_JOB) {
+    uint32_t n_needs = n == 1 ? 1 : count_needs(specs, n);
+    if ((job == NULL ? 0 : job->n_needs) + n_needs > LIMIT_REQUIREMENTS_PER_JOB) {
         return error_set(e, ERR_INVALID, "a job has at most %u different combinations of executor and placement",
                          (unsigned)LIMIT_REQUIREMENTS_PER_JOB);
     }
-    enum err err = check_twice(job, specs, n, e);
+    enum err err = n_edges < 2 ? ERR_OK : check_twice(job, specs, n, e);
     return err != ERR_OK || n_inner == 0 ? err : check_cycles(job, specs, n, n_inner, e);
 }
 
