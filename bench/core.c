@@ -16,7 +16,6 @@
 
 #include "base/mem.h"
 #include "core/core.h"
-#include "core/tree.h"
 
 struct bench {
     struct core *core;
