@@ -3,7 +3,8 @@
  *
  * All fields below `lock` are guarded by it. The two threads pass whole things back and forth: the writer hands a loaded
  * core to the loop, the loop hands a flight (a batch with everything that waits for it) to the writer and gets it back.
- * `term` counts leaderships: whatever belongs to an earlier term is thrown away.
+ * A term of leadership begins when the writer hands over a core and ends when the loop lets go of it; the writer commits
+ * nothing more before it has been elected again.
  */
 #ifndef CAPSTAN_COORDINATOR_COORDINATOR_INTERNAL_H
 #define CAPSTAN_COORDINATOR_COORDINATOR_INTERNAL_H
@@ -36,7 +37,6 @@ struct coordinator {
     struct list inbound; /* requests that the loop has not seen */
     bool is_stopping;
     bool has_given_up;
-    uint64_t term;           /* of the present leadership; grows when one is won */
     bool is_wanted;          /* the loop wants the leadership of this term kept */
     struct flight *outbound; /* for the writer to commit */
     struct core *elected;    /* for the loop to take */

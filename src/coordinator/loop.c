@@ -91,7 +91,6 @@ static void tick(struct loop *l)
 
 struct bringing {
     struct loop *l;
-    const char *job_id;
     bool is_ended;
 };
 
@@ -111,7 +110,7 @@ static void bring_row(void *context, const struct row *row)
 
 static void bring_job(struct loop *l, const char *job_id)
 {
-    struct bringing bringing = {.l = l, .job_id = job_id};
+    struct bringing bringing = {.l = l};
     if (job_id == NULL || core_has_job(l->core, job_id)) {
         return;
     }

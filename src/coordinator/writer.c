@@ -103,7 +103,6 @@ static bool hand_over(struct writer *w, struct core *core, int64_t offset_ms, in
         core_free(core);
         return false;
     }
-    c->term++;
     c->elected = core;
     c->fence = w->fence;
     c->is_wanted = true;

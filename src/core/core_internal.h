@@ -498,7 +498,6 @@ struct stage *stage_find(const struct job *job, uint32_t stage);
 struct task *task_find(const struct job *job, uint32_t stage, uint32_t task);
 uint32_t task_index(const struct task *task);
 void task_move(struct core *core, struct task *task, enum task_state to);
-void task_start(struct core *core, struct task *task);
 void task_requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why);
 void task_retry_or_fail(struct core *core, struct task *task, const char *message, bool retryable, bool with_backoff);
 void task_succeed(struct core *core, struct task *task, const struct task_report *report);
