@@ -1,11 +1,11 @@
 # One build for everything. `./dev build` calls it; by hand: make V=asan -j4
 #
-#   V         release, asan, tsan, coverage or bugs (the simulator's planted bugs compiled in)
+#   V         release, asan, tsan, coverage, bugs (the simulator's planted bugs compiled in) or fuzz (clang, libFuzzer)
 #   build/$V  where all output goes: obj/, lib/, bin/
 #
 # A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/integration/X becomes bin/integration-X,
-# tests/sim becomes bin/sim and bench/X.c becomes bin/bench-X. Sources are found by wildcard, so a new file needs no
-# change here. A new folder of src/ needs one line: what it links with.
+# tests/sim becomes bin/sim, tests/fuzz/X.c becomes bin/fuzz-X and bench/X.c becomes bin/bench-X. Sources are found by
+# wildcard, so a new file needs no change here. A new folder of src/ needs one line: what it links with.
 
 V ?= release
 B := build/$V
@@ -14,19 +14,28 @@ B := build/$V
 needs_base := base
 needs_core := core base
 needs_store := store core base
-needs_coordinator := coordinator store core base
-needs_coordinator := coordinator store core base
+needs_wire := wire core base
+needs_rpc := rpc base
+needs_exec := exec base
+needs_coordinator := coordinator store rpc wire core base
+needs_worker := worker exec rpc wire core base
+needs_cli := cli rpc wire core base
+needs_main := main cli coordinator worker exec store rpc wire core base
 
 # Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
 libs_base := -ljson-c
 libs_store := -lsqlite3 -lpq
+libs_wire := -lprotobuf-c
+libs_rpc := -lgrpc -lgpr -lpthread
+libs_exec := -lcurl -ldl -lpthread
 libs_coordinator := -lpthread
+libs_worker := -lpthread
 
 CC       = gcc
 AR       = ar
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wswitch-enum -Wformat=2 \
             -Wvla -Wundef -Werror
-CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit -isystem /usr/include/postgresql
+CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit -Itests/integration -isystem $B/gen -isystem /usr/include/postgresql
 STANDARD := -std=c17
 CFLAGS   := $(STANDARD) $(WARNINGS) -g
 LDFLAGS  :=
@@ -47,8 +56,13 @@ else ifeq ($V,coverage)
 else ifeq ($V,bugs)
     CFLAGS += -O2
     CPPFLAGS += -DCAPSTAN_PLANTED_BUGS
+else ifeq ($V,fuzz)
+    CC = clang
+    CFLAGS += $(san_flags) -fsanitize=fuzzer-no-link,address,undefined -w # the warnings are chosen for gcc
+    CPPFLAGS += -D__SANITIZE_ADDRESS__
+    LDFLAGS += -fsanitize=address,undefined
 else
-    $(error V=$V: no such variant; use release, asan, tsan, coverage or bugs)
+    $(error V=$V: no such variant; use release, asan, tsan, coverage, bugs or fuzz)
 endif
 
 # What there is to build.
@@ -57,19 +71,26 @@ unit      := $(sort $(patsubst tests/unit/%/,%,$(dir $(wildcard tests/unit/*/*.c
 unit_main := $(wildcard tests/unit/*.c)
 integration := $(sort $(patsubst tests/integration/%/,%,$(dir $(wildcard tests/integration/*/*.c))))
 sim       := $(wildcard tests/sim/*.c)
+fuzz      := $(filter-out replay,$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 benches   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcard tests/integration/*/*.c) \
-             $(unit_main) $(sim) $(wildcard bench/*.c))
+             $(unit_main) $(sim) $(wildcard tests/fuzz/*.c) $(wildcard bench/*.c bench/*/*.c))
 
 # A folder of tests/integration is called as the folder of src/ that it tests, or says here which that is; and what it
 # borrows from other tests.
 tests_postgres := store
+bench_store    := coordinator
+tests_service := coordinator
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
-borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) $(borrows_store)
+borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) \
+                       tests/integration/postgres/server.c $(borrows_store)
+borrows_worker := tests/integration/rpc/sanitizers.c
 
-# Sources that the build makes itself, by folder, in gen/: the store's migrations as C.
+# Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol.
 migrations := $(wildcard src/store/migrations/*.sql)
 made_store := $B/gen/migrations.o
+made_wire  := $B/gen/capstan.pb-c.o $B/gen/pb.o
+generated  := $B/gen/capstan.pb-c.h $B/gen/pb.h
 
 objects = $(patsubst %.c,$B/obj/%.o,$1)
 needs   = $(if $(needs_$1),$(needs_$1),$(error Makefile: say what $1 links with: needs_$1))
@@ -78,13 +99,19 @@ foreign = $(foreach f,$(filter $(folders),$(needs)),$(libs_$f))
 
 libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
 programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(patsubst %,$B/bin/integration-%,$(integration)) \
-             $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/bench-%,$(benches))
+             $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/fuzz-%,$(fuzz)) $(patsubst %,$B/bin/bench-%,$(benches)) \
+             $(if $(filter main,$(folders)),$B/bin/capstan)
 
-.PHONY: all show-flags
+# Plug-ins: the examples, and what the tests load. Each source becomes plugins/NAME.so, made with the public header only.
+plugin_sources := $(wildcard examples/executor-plugin/*.c) $(wildcard tests/integration/exec/plugins/*.c)
+plugins := $(patsubst %.c,$B/plugins/%.so,$(notdir $(plugin_sources)))
+
+.PHONY: all generated show-flags
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .SECONDARY:
-all: $(libraries) $(programs)
+all: $(libraries) $(programs) $(plugins)
+generated: $(generated)
 
 # For the linters: what a source must be compiled with to be understood.
 show-flags:
@@ -96,13 +123,26 @@ remember = $(shell mkdir -p $B && { printf '%s\n' '$(strip $2)' | cmp -s - $B/$1
 $(call remember,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
 $(call remember,sources,$(sources) $(migrations))
 
-$B/obj/%.o: %.c $B/flags
+$B/obj/%.o: %.c $B/flags | $(generated)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $B/gen/migrations.c: tools/embed-migrations.sh $(migrations) $B/sources
 	@mkdir -p $(@D)
 	tools/embed-migrations.sh src/store/migrations >$@
+
+$B/gen/capstan.pb-c.c $B/gen/capstan.pb-c.h &: proto/capstan.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=proto --c_out=$(@D) $<
+
+$B/gen/pb.h: tools/pb-names.sh $B/gen/capstan.pb-c.h
+	tools/pb-names.sh h $B/gen/capstan.pb-c.h >$@
+
+$B/gen/pb.c: tools/pb-names.sh $B/gen/capstan.pb-c.h $B/gen/pb.h
+	tools/pb-names.sh c $B/gen/capstan.pb-c.h >$@
+
+# What other programs generated is not held to our warnings.
+$B/gen/capstan.pb-c.o: CFLAGS += -w
 
 $B/gen/%.o: $B/gen/%.c $B/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
@@ -115,6 +155,14 @@ $B/lib/lib$1.a: $(call objects,$(wildcard src/$1/*.c)) $(made_$1) $B/sources
 endef
 $(foreach f,$(folders),$(eval $(call library,$f)))
 
+define plugin
+$B/plugins/$(basename $(notdir $1)).so: $1 include/capstan/executor.h $B/flags
+	@mkdir -p $$(@D)
+	$(CC) -D_POSIX_C_SOURCE=200809L -Iinclude $(CFLAGS) $(LDFLAGS) -fPIC -shared -fvisibility=hidden $$< -o $$@
+endef
+$(foreach p,$(plugin_sources),$(eval $(call plugin,$p)))
+$B/bin/integration-exec: | $(plugins)
+
 # $1 = program, $2 = its sources, $3 = the folder whose libraries it links with, $4 = more libraries
 define program
 $B/bin/$1: $(call objects,$2) $(call libs,$3) $B/sources
@@ -125,6 +173,9 @@ $(foreach u,$(unit),$(eval $(call program,unit-$u,$(wildcard tests/unit/$u/*.c) 
 $(foreach i,$(integration),$(eval $(call program,integration-$i,$(wildcard tests/integration/$i/*.c) $(borrows_$i) \
     $(unit_main),$(or $(tests_$i),$i),-lcmocka)))
 $(if $(sim),$(eval $(call program,sim,$(sim),core)))
-$(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c,$b)))
+$(foreach z,$(fuzz),$(eval $(call program,fuzz-$z,tests/fuzz/$z.c $(if $(filter fuzz,$V),,tests/fuzz/replay.c),wire, \
+    $(if $(filter fuzz,$V),-fsanitize=fuzzer))))
+$(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c $(wildcard bench/$b/*.c),$(or $(bench_$b),$b))))
+$(if $(filter main,$(folders)),$(eval $(call program,capstan,,main)))
 
--include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store))
+-include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store) $(made_wire))

@@ -1,24 +1,51 @@
 #!/bin/sh
-# soak.sh MINUTES - runs the simulator on seeds that nobody has run before, for that long. The first seed comes from the
-# date, so that every soak sees new runs; what fails prints its seed, which belongs into tests/sim/failed-seeds.txt.
+# soak.sh - what takes longer than a test may. Run through ./dev soak, which builds what is needed.
+#
+#   soak.sh sim MINUTES         the simulator on seeds that nobody has run before, for that long. The first seed comes from
+#                               the date, so that every soak sees new runs; what fails prints its seed, which belongs into
+#                               tests/sim/failed-seeds.txt.
+#   soak.sh crash ROUNDS NAME   real processes and databases that are killed, frozen and cut off, ROUNDS times where
+#                               ./dev test does it 20 times; only tests with NAME in their name, unless it is empty.
 set -eu
 cd "$(dirname "$0")/.."
-end=$(($(date +%s) + $1 * 60))
-first=$(($(date +%s) * 1000))
-start=$first
-step=500
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 
-while [ "$(date +%s)" -lt "$end" ]; do
-    last=$((first + step - 1))
-    if ! build/release/bin/sim --seeds "$first..$last" >"$log" 2>&1; then
-        failed=$((failed + 1))
-        cat "$log"
-    fi
-    echo "soak: seeds $first..$last done, $failed blocks of seeds with failures"
-    first=$((last + 1))
-done
-echo "soak: $((first - start)) seeds, from $start"
-[ "$failed" -eq 0 ]
+simulate() { # MINUTES
+    end=$(($(date +%s) + $1 * 60))
+    first=$(($(date +%s) * 1000))
+    start=$first
+    step=500
+    failed=0
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+
+    while [ "$(date +%s)" -lt "$end" ]; do
+        last=$((first + step - 1))
+        if ! build/release/bin/sim --seeds "$first..$last" >"$log" 2>&1; then
+            failed=$((failed + 1))
+            cat "$log"
+        fi
+        echo "soak: seeds $first..$last done, $failed blocks of seeds with failures"
+        first=$((last + 1))
+    done
+    echo "soak: $((first - start)) seeds, from $start"
+    [ "$failed" -eq 0 ]
+}
+
+crash() { # ROUNDS NAME
+    start=$(date +%s)
+    status=0
+    CAPSTAN_CRASH_ROUNDS=$1 build/asan/bin/integration-coordinator "$2" || status=$?
+    echo "soak: $1 rounds in $(($(date +%s) - start)) s"
+    return $status
+}
+
+mode=$1
+shift
+case $mode in
+sim) simulate "$1" ;;
+crash) crash "$1" "$2" ;;
+*)
+    echo "soak.sh: unknown mode '$mode'" >&2
+    exit 2
+    ;;
+esac

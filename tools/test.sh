@@ -133,6 +133,11 @@ else
         # The core has no thread to race with.
         [ "$folder" = core ] || suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder"
     done
+    for folder in tests/fuzz/corpus/*/; do
+        there_are "$folder"/* || continue
+        target=fuzz-$(basename "$folder")
+        suite_of asan "$target" "build/asan/bin/$target" "$folder"
+    done
     for folder in tests/integration/*/; do
         folder=$(basename "$folder")
         there_are tests/integration/"$folder"/*.c || continue
@@ -140,6 +145,9 @@ else
     done
     if there_are tests/integration/coordinator/*.c; then
         suite_of tsan integration-coordinator-tsan env CAPSTAN_CRASH_ROUNDS=3 build/tsan/bin/integration-coordinator
+    fi
+    if there_are tests/integration/exec/*.c; then
+        suite_of tsan integration-exec-tsan build/tsan/bin/integration-exec
     fi
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000

@@ -47,7 +47,7 @@ enum err {
 
 struct error {
     enum err code;
-    char message[512];
+    char message[4096];
     char hint[256];
 };
 

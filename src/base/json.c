@@ -609,6 +609,11 @@ const struct json *json_get(const struct json *object, const char *key)
     return json_object_object_get_ex(object_of(object), key, &value) ? node_of(value) : NULL;
 }
 
+bool json_has(const struct json *object, const char *key)
+{
+    return json_object_object_get_ex(object_of(object), key, NULL);
+}
+
 size_t json_count(const struct json *node)
 {
     switch (json_kind_of(node)) {

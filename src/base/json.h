@@ -68,6 +68,9 @@ enum json_kind json_kind_of(const struct json *node);
 /* The member `key`; NULL if there is none, if it is null, or if `object` is no object. */
 const struct json *json_get(const struct json *object, const char *key);
 
+/* Whether `object` is an object with the member `key`, be it null. */
+bool json_has(const struct json *object, const char *key);
+
 /* Number of elements of an array or of members of an object; 0 for anything else. */
 size_t json_count(const struct json *node);
 

@@ -26,6 +26,9 @@
 /* Stages of one job; in a task tree, each task of the tree is a stage. */
 #define LIMIT_STAGES_PER_JOB 1000000
 
+/* Stages that the status of a job lists; a job with more has none in its status. */
+#define LIMIT_STAGES_IN_STATUS 1000
+
 /* Dependencies between the stages of one job. */
 #define LIMIT_EDGES_PER_JOB 10000000
 
@@ -56,6 +59,9 @@
 /* Bytes of a result that travels inside a report; larger ones become a partition. */
 #define LIMIT_INLINE_RESULT_BYTES (1024 * 1024)
 
+/* Bytes of one task's inputs with the results of its parents filled in. */
+#define LIMIT_FILLED_BYTES (16 * 1024 * 1024)
+
 /* Tasks that one GetTask may ask for. */
 #define LIMIT_CAPACITY 1000
 
@@ -65,10 +71,87 @@
 /* Arrays and objects inside each other in one JSON text. */
 #define LIMIT_JSON_DEPTH 64
 
+/*
+ * Bytes of the text of one task in a tree, and lists and objects in it. A task is read as a whole, into a tree of nodes
+ * that takes up to 30 bytes for each byte of text and about 1,000 for each list and object.
+ */
+#define LIMIT_TASK_TEXT_BYTES (16 * 1024 * 1024)
+#define LIMIT_TASK_CONTAINERS 250000
+
+/* Attempts that a task may ask for. */
+#define LIMIT_TASK_ATTEMPTS 1000
+
+/* Milliseconds that a task may ask to wait between attempts; the scheduler never waits longer. */
+#define LIMIT_BACKOFF_MS 30000
+
+/* Milliseconds that a task may be given to run: 30 days. */
+#define LIMIT_TIMEOUT_MS 2592000000u
+
+/* Running attempts per node that a placement may allow. */
+#define LIMIT_PARALLEL_PER_NODE 1000000
+
 /* Errors that the check of one task tree lists before it stops. */
 #define LIMIT_TREE_ERRORS 100
 
 /* Workers that a task is known to have failed on, so that the next attempt avoids them. */
 #define LIMIT_ATTEMPTS_REMEMBERED 4
+
+/* Bytes of one message between processes. */
+#define LIMIT_WIRE_BYTES (64 * 1024 * 1024)
+
+/* Bytes of a task tree, of a physical plan, and of one piece of a stream: a message has to hold some more. */
+#define LIMIT_TREE_BYTES (LIMIT_WIRE_BYTES - 64 * 1024)
+
+/* Fields in one request, those of the messages inside it included: what it takes in memory is bounded by this. */
+#define LIMIT_REQUEST_FIELDS 250000
+
+/* The same for an answer, which may tell a thousand tasks where to read from. */
+#define LIMIT_RESPONSE_FIELDS 4000000
+
+/* Bytes of one SQL statement. */
+#define LIMIT_SQL_BYTES (1024 * 1024)
+
+/* Bytes of a client's idempotency key. PostgreSQL refuses keys of an index that are much longer. */
+#define LIMIT_KEY_BYTES 512
+
+/* Bytes of a text that a coordinator writes for people. */
+#define LIMIT_TEXT_BYTES (64 * 1024)
+
+/* Bytes of a short word or text that a client chooses: a filter, the end of a page. */
+#define LIMIT_WORD_BYTES 512
+
+/* Bytes of HOST:PORT. A host name has 255 at most. */
+#define LIMIT_ADDRESS_BYTES 263
+
+/* Bytes of the path, glob or URL behind a named data set; of its name, as in PostgreSQL; data sets in one list. */
+#define LIMIT_SOURCE_BYTES 4096
+#define LIMIT_TABLE_NAME_BYTES 63
+#define LIMIT_TABLES 10000
+
+/* Bytes of all capabilities of one worker as JSON, and of one value among them. */
+#define LIMIT_CAPABILITIES_BYTES (64 * 1024)
+#define LIMIT_CAPABILITY_BYTES 256
+
+/* Tasks that one worker may run at a time, and so attempts that one heartbeat names. */
+#define LIMIT_SLOTS 10000
+
+/* Jobs of which one worker may keep shuffle files. */
+#define LIMIT_HELD_JOBS 10000
+
+/* Reports in one ReportTaskStatus. */
+#define LIMIT_REPORTS 10000
+
+/* Map outputs that one report may say could not be read. A task that misses more names the first ones. */
+#define LIMIT_FETCH_FAILED 10000
+
+/* Map outputs that one task may read. */
+#define LIMIT_SOURCES 1000000
+
+/* Jobs, tasks or reasons in one answer; nodes have no pages. */
+#define LIMIT_PAGE 1000
+#define LIMIT_NODES 100000
+
+/* Rows, bytes and milliseconds that a worker counts: exact in every language's JSON, and every store holds them. */
+#define LIMIT_QUANTITY ((1ULL << 53) - 1)
 
 #endif

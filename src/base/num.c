@@ -129,3 +129,24 @@ bool num_parse(const char *text, double *out)
     *out = value;
     return true;
 }
+
+bool num_parse_int(const char *text, int64_t *out)
+{
+    bool is_negative = text != NULL && *text == '-';
+    const char *p = text == NULL ? "" : text + is_negative;
+    int64_t value = 0;
+    if (*p == '\0') {
+        return false;
+    }
+    for (; *p != '\0'; p++) {
+        if (*p < '0' || *p > '9' || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, *p - '0', &value)) { /* counts down: there is one more below zero */
+            return false;
+        }
+    }
+    if (!is_negative && value == INT64_MIN) {
+        return false;
+    }
+    *out = is_negative ? value : -value;
+    return true;
+}

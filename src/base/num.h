@@ -7,6 +7,7 @@
 #define CAPSTAN_BASE_NUM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/check.h"
 
@@ -17,5 +18,8 @@
  * "nan", or a number too large for a double. A number too small becomes zero.
  */
 MUST_USE bool num_parse(const char *text, double *out);
+
+/* Reads a whole number: an optional minus and digits, nothing else, that fits. Leaves `out` untouched on failure. */
+MUST_USE bool num_parse_int(const char *text, int64_t *out);
 
 #endif

@@ -1,10 +1,11 @@
 /* Starting and stopping, and what both threads use. The loop is in loop.c, the writer in writer.c. */
 #include "coordinator/coordinator.h"
 
-#include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "coordinator/coordinator_internal.h"
 
 struct request *request_new(answer_fn *answer, void *context)
@@ -23,17 +24,9 @@ void request_free(struct request *request)
     }
 }
 
-int64_t coordinator__mono_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void coordinator__seed(uint64_t seed[2])
 {
-    ssize_t n = getrandom(seed, 2 * sizeof *seed, 0);
-    ASSERT(n == 2 * (ssize_t)sizeof *seed); /* so few bytes are never cut short */
+    random_bytes(seed, 2 * sizeof *seed);
 }
 
 void coordinator__wait(struct coordinator *coordinator, pthread_cond_t *condition, int64_t until_mono_ms)
@@ -80,9 +73,9 @@ enum err coordinator_start(const struct coordinator_options *options, struct coo
     return ERR_OK;
 }
 
-void coordinator_stop(struct coordinator *c)
+void coordinator_wind_up(struct coordinator *c)
 {
-    if (c == NULL) {
+    if (c->is_joined) {
         return;
     }
     pthread_mutex_lock(&c->lock);
@@ -92,6 +85,15 @@ void coordinator_stop(struct coordinator *c)
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->loop, NULL);
     pthread_join(c->writer, NULL);
+    c->is_joined = true;
+}
+
+void coordinator_stop(struct coordinator *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    coordinator_wind_up(c);
     pthread_cond_destroy(&c->loop_wakes);
     pthread_cond_destroy(&c->writer_wakes);
     pthread_mutex_destroy(&c->lock);
@@ -101,18 +103,50 @@ void coordinator_stop(struct coordinator *c)
     mem_free(c);
 }
 
+void coordinator__answer(struct request *request, const struct reply *reply, enum err err)
+{
+    bool is_kept = request->is_kept; /* a kept one may be gone when the answer returns */
+    request->answer(request, reply, err);
+    if (!is_kept) {
+        request_free(request);
+    }
+}
+
 void coordinator_send(struct coordinator *c, struct request *request)
 {
     pthread_mutex_lock(&c->lock);
-    list_push_back(&c->inbound, &request->in_list);
-    pthread_cond_signal(&c->loop_wakes);
+    bool is_late = c->has_ended;
+    if (!is_late) {
+        list_push_back(&c->inbound, &request->in_list);
+        pthread_cond_signal(&c->loop_wakes);
+    }
     pthread_mutex_unlock(&c->lock);
+    if (is_late) {
+        coordinator__answer(request, NULL, ERR_PRECONDITION);
+    }
+}
+
+struct sight coordinator_sight(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct sight sight = {.term = c->stats.elected, .ended = c->ended_landed};
+    pthread_mutex_unlock(&c->lock);
+    return sight;
+}
+
+struct leader_news coordinator_leader(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct leader_news news = c->leader;
+    pthread_mutex_unlock(&c->lock);
+    return news;
 }
 
 uint64_t coordinator_epoch(struct coordinator *c)
 {
     pthread_mutex_lock(&c->lock);
-    uint64_t epoch = c->is_wanted && !c->is_lost ? c->fence.epoch : 0;
+    bool leads = c->is_wanted && !c->is_lost && clock_mono_ms() < c->deadline_mono_ms;
+    uint64_t epoch = leads ? c->fence.epoch : 0;
     pthread_mutex_unlock(&c->lock);
     return epoch;
 }

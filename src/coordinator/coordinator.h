@@ -25,6 +25,7 @@
 #include "base/err.h"
 #include "coordinator/request.h"
 #include "core/config.h"
+#include "core/effects.h"
 
 struct coordinator;
 
@@ -36,7 +37,12 @@ struct coordinator_options {
     int64_t leader_ttl_ms;  /* 0: 10,000 */
     int64_t history_ttl_ms; /* 0: 604,800,000 */
     bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
-    void (*on_role)(void *context, bool leads, const char *why); /* may be NULL; called on the loop thread */
+    /* All on the loop thread; each may be NULL. */
+    void (*on_role)(void *context, bool leads, const char *why);
+    /* These rows have just become durable, and nobody has been told yet. */
+    void (*on_durable)(void *context, const struct row *rows);
+    /* A task wants to run as a job: submit it, or send CMD_CHILD_FAILED. NULL: refused here. */
+    void (*on_child)(void *context, const struct child_start *start);
     void *context;
 };
 
@@ -44,11 +50,30 @@ struct coordinator_options {
 MUST_USE enum err coordinator_start(const struct coordinator_options *options, struct coordinator **out_coordinator,
                                     struct error *e);
 
-/* Ends both threads: commits what was begun, hands the leadership back, answers what is left. NULL ok. */
+/*
+ * Ends both threads: commits what was begun, hands the leadership back, answers what is left. Requests can still be sent
+ * and are answered with ERR_PRECONDITION.
+ */
+void coordinator_wind_up(struct coordinator *coordinator);
+
+/* Winds up, if that has not been done, and frees. NULL ok. */
 void coordinator_stop(struct coordinator *coordinator);
 
 /* Takes the request over. It is answered in any case. */
 void coordinator_send(struct coordinator *coordinator, struct request *request);
+
+/* For a look into the store, to be taken before it: see struct sight. */
+struct sight coordinator_sight(struct coordinator *coordinator);
+
+/* Where the leader is, as far as this process knows. */
+struct leader_news {
+    char node_id[128];
+    char address[256]; /* "": nobody leads, or nobody is known to */
+    uint64_t epoch;
+    bool is_self;
+};
+
+struct leader_news coordinator_leader(struct coordinator *coordinator);
 
 /* Whether this process leads at the moment, and under which epoch (0: it does not). */
 uint64_t coordinator_epoch(struct coordinator *coordinator);

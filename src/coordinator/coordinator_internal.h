@@ -16,10 +16,15 @@
 /* One batch on its way: effects, what else goes into the transaction, and the reads that saw it. */
 struct flight {
     struct effects fx;
-    struct list reads; /* of struct request.in_list */
+    struct list reads;  /* of struct request.in_list: answered when it is durable */
+    uint32_t n_carried; /* commands and data sets in it */
+    uint64_t ended;     /* jobs that had ended when it took off (core_residency) */
     struct payload *payloads;
     uint32_t n_payloads;
     uint32_t cap_payloads;
+    struct data_set *data_sets;
+    uint32_t n_data_sets;
+    uint32_t cap_data_sets;
     uint64_t *inbox_done;
     uint32_t n_inbox_done;
     uint32_t cap_inbox_done;
@@ -36,6 +41,8 @@ struct coordinator {
     pthread_cond_t writer_wakes;
     struct list inbound; /* requests that the loop has not seen */
     bool is_stopping;
+    bool has_ended; /* the loop takes no more requests */
+    bool is_joined; /* both threads are gone */
     bool has_given_up;
     bool is_wanted;          /* the loop wants the leadership of this term kept */
     struct flight *outbound; /* for the writer to commit */
@@ -46,10 +53,14 @@ struct coordinator {
     bool is_committed;        /* the flight in `outbound` is durable */
     bool is_lost;             /* the leadership of this term is lost */
     enum err lost_err;        /* and why */
+    uint64_t ended_landed;    /* jobs whose end is durable, of this term */
+    struct leader_news leader;
     struct coordinator_stats stats;
 };
 
-int64_t coordinator__mono_ms(void);
+/* Calls the answer and frees the request, unless it is kept. */
+void coordinator__answer(struct request *request, const struct reply *reply, enum err err);
+
 void coordinator__seed(uint64_t seed[2]);
 
 void *coordinator__loop(void *coordinator);

@@ -4,20 +4,34 @@
  * It steps requests as they arrive, into the flight that gathers. When no flight is with the writer, the gathering one
  * goes; what happens meanwhile goes into the other. Answers leave when the flight that they belong to has come back
  * durable, in order. Reads wait like answers: they may have seen what is not durable yet.
+ *
+ * A database that refuses what is in a batch (ERR_INVALID) ends the term, too, for the core has taken the step already.
+ * Whoever was in that batch is a suspect: after the next election they are taken again, one per batch. The one that is
+ * refused alone is answered so; the others never notice more than a pause.
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "coordinator/await.h"
 #include "coordinator/coordinator_internal.h"
+
+#define KEY_KEPT_MS 86400000 /* how long a client's idempotency key means the same job */
 
 struct loop {
     struct coordinator *c;
     struct core *core; /* NULL: this process does not lead */
     struct flight flights[2];
     struct flight *gathering;
-    struct flight *flying; /* with the writer; NULL: none */
-    struct list waiting;   /* requests whose reply has not come out of the core, or has not left */
-    struct store *reader;  /* for ended jobs; NULL: not connected */
+    struct flight *flying;   /* with the writer; NULL: none */
+    struct flight *stranded; /* of a term that ended while the writer had it; not to be touched before the next */
+    struct list waiting;     /* requests whose reply has not come out of the core, or has not left */
+    struct list inbound;     /* requests that have arrived and were not taken yet */
+    struct list suspects;    /* commands of a batch that the database refused, to be tried one by one */
+    struct await await;
+    uint64_t term;
+    bool is_blind;        /* the store did not answer a look for a job in this turn */
+    struct store *reader; /* for ended jobs; NULL: not connected */
     int64_t clock_offset_ms;
     int64_t wake_at_mono_ms;
     uint64_t n_commands;
@@ -31,13 +45,15 @@ static void flight_clear(struct flight *flight)
     effects_reset(&flight->fx);
     flight->n_payloads = 0;
     flight->n_inbox_done = 0;
+    flight->n_data_sets = 0;
+    flight->n_carried = 0;
     flight->since_ms = 0;
     ASSERT(list_is_empty(&flight->reads));
 }
 
 static bool flight_writes(const struct flight *flight)
 {
-    return flight->fx.rows != NULL || flight->n_payloads > 0 || flight->n_inbox_done > 0;
+    return flight->fx.rows != NULL || flight->n_payloads > 0 || flight->n_inbox_done > 0 || flight->n_data_sets > 0;
 }
 
 static bool flight_is_empty(const struct flight *flight)
@@ -49,8 +65,7 @@ static bool flight_is_empty(const struct flight *flight)
 static void finish(struct request *request, const struct reply *reply, enum err err)
 {
     list_remove(&request->in_list);
-    request->answer(request, reply, err);
-    request_free(request);
+    coordinator__answer(request, reply, err);
 }
 
 static void finish_all(struct list *requests, enum err err)
@@ -64,7 +79,7 @@ static void finish_all(struct list *requests, enum err err)
 
 static struct core_input input(struct loop *l)
 {
-    struct core_input in = {.now_ms = coordinator__mono_ms() + l->clock_offset_ms, .seed = {l->seed[0], l->seed[1]}};
+    struct core_input in = {.now_ms = clock_mono_ms() + l->clock_offset_ms, .seed = {l->seed[0], l->seed[1]}};
     const struct flight *oldest = l->flying != NULL ? l->flying : l->gathering;
     in.pending_since_ms = oldest->since_ms;
     return in;
@@ -108,59 +123,93 @@ static void bring_row(void *context, const struct row *row)
     }
 }
 
-static void bring_job(struct loop *l, const char *job_id)
+/* The store could not say. The rest of this turn does not ask again, so that many do not wait one after the other. */
+static enum err lose_reader(struct loop *l)
 {
-    struct bringing bringing = {.l = l};
-    if (job_id == NULL || core_has_job(l->core, job_id)) {
-        return;
+    store_close(l->reader);
+    l->reader = NULL;
+    l->is_blind = true;
+    return ERR_UNAVAILABLE;
+}
+
+static enum err open_reader(struct loop *l)
+{
+    if (l->is_blind) {
+        return ERR_UNAVAILABLE;
     }
     if (l->reader == NULL && store_open(l->c->options.store_url, &l->reader, NULL) != ERR_OK) {
         l->reader = NULL;
-        return;
+        return lose_reader(l);
     }
-    enum err err = store_load_job(l->reader, job_id, bring_row, &bringing, NULL);
-    if (err != ERR_OK && err != ERR_NOT_FOUND) {
-        store_close(l->reader);
-        l->reader = NULL;
+    return ERR_OK;
+}
+
+/*
+ * Has the core know the job if there is one. ERR_UNAVAILABLE if the store could not say: whoever asks must not be taken
+ * for somebody who names a new job then.
+ */
+static enum err bring_job(struct loop *l, const char *job_id)
+{
+    struct bringing bringing = {.l = l};
+    if (job_id == NULL || core_has_job(l->core, job_id)) {
+        return ERR_OK;
     }
+    enum err err = open_reader(l);
+    if (err != ERR_OK) {
+        return err;
+    }
+    err = store_load_job(l->reader, job_id, bring_row, &bringing, NULL);
     if (bringing.is_ended && core_has_job(l->core, job_id)) {
         struct command command = {.kind = CMD_LOADED_JOB, .u.loaded_job = job_id};
         step(l, &command);
     }
+    return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : lose_reader(l);
 }
 
-static void bring_jobs(struct loop *l, struct request *request)
+/* A submit may name a job that ended long ago, unless somebody has looked and nothing can have slipped by since. */
+static enum err bring_submitted(struct loop *l, struct request *request)
+{
+    const struct cmd_submit *submit = &request->command.u.submit;
+    const char *by_key = NULL;
+    if (request->unknown.term == l->term && core_residency(l->core).forgotten <= request->unknown.ended) {
+        return ERR_OK;
+    }
+    enum err err = bring_job(l, submit->job_id);
+    if (err != ERR_OK || submit->idempotency_key == NULL || core_job_by_key(l->core, submit->idempotency_key) != NULL) {
+        return err;
+    }
+    err = open_reader(l);
+    if (err == ERR_OK) {
+        err = store_find_key(l->reader, submit->idempotency_key, clock_mono_ms() + l->clock_offset_ms - KEY_KEPT_MS,
+                             &request->arena, &by_key, NULL);
+        if (err == ERR_NOT_FOUND) {
+            return ERR_OK;
+        }
+        err = err == ERR_OK ? bring_job(l, by_key) : lose_reader(l);
+    }
+    return err;
+}
+
+static enum err bring_jobs(struct loop *l, struct request *request)
 {
     const struct command *command = &request->command;
-    const char *by_key = NULL;
+    enum err err = ERR_OK;
     switch (command->kind) {
     case CMD_SUBMIT:
-        bring_job(l, command->u.submit.job_id);
-        if (command->u.submit.idempotency_key != NULL && l->reader != NULL &&
-            core_job_by_key(l->core, command->u.submit.idempotency_key) == NULL &&
-            store_find_key(l->reader, command->u.submit.idempotency_key,
-                           coordinator__mono_ms() + l->clock_offset_ms - 86400000, &request->arena, &by_key,
-                           NULL) == ERR_OK) {
-            bring_job(l, by_key);
-        }
-        break;
+        return bring_submitted(l, request);
     case CMD_REPORT:
-        for (uint32_t i = 0; i < command->u.report.n_reports; i++) {
-            bring_job(l, command->u.report.reports[i].ref.task.job_id);
+        for (uint32_t i = 0; i < command->u.report.n_reports && err == ERR_OK; i++) {
+            err = bring_job(l, command->u.report.reports[i].ref.task.job_id);
         }
-        break;
+        return err;
     case CMD_MAP_OUTPUT:
-        bring_job(l, command->u.map_output.ref.task.job_id);
-        break;
+        return bring_job(l, command->u.map_output.ref.task.job_id);
     case CMD_RESULTS:
-        bring_job(l, command->u.results.ref.task.job_id);
-        break;
+        return bring_job(l, command->u.results.ref.task.job_id);
     case CMD_CANCEL:
-        bring_job(l, command->u.cancel.job_id);
-        break;
+        return bring_job(l, command->u.cancel.job_id);
     case CMD_RETRY:
-        bring_job(l, command->u.retry.job_id);
-        break;
+        return bring_job(l, command->u.retry.job_id);
     case CMD_REGISTER:
     case CMD_HEARTBEAT:
     case CMD_DEREGISTER:
@@ -173,13 +222,38 @@ static void bring_jobs(struct loop *l, struct request *request)
     case CMD_LOADED_JOB:
         break;
     }
+    return ERR_OK;
 }
 
 /* ---- requests ---- */
 
-static void carry_payloads(struct flight *flight, const struct request *request)
+/* Whether the core has taken what this payload belongs to. What it refused is not worth keeping. */
+static bool is_taken(const struct reply *reply, uint32_t i)
+{
+    switch (reply->kind) {
+    case REPLY_SUBMIT:
+        return !reply->u.job.existed;
+    case REPLY_REPORT:
+        return i < reply->u.report.n_outcomes && reply->u.report.outcomes[i] == REFUSE_NONE;
+    case REPLY_ACCEPT:
+        return reply->u.accept == REFUSE_NONE;
+    case REPLY_ERROR:
+    case REPLY_REGISTER:
+    case REPLY_HEARTBEAT:
+    case REPLY_TASKS:
+    case REPLY_JOB:
+    case REPLY_DONE:
+        return false;
+    }
+    return false;
+}
+
+static void carry_payloads(struct flight *flight, const struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < request->n_payloads; i++) {
+        if (request->payloads[i].bytes == NULL || !is_taken(reply, i)) {
+            continue;
+        }
         flight->payloads =
             mem_grow(flight->payloads, &flight->cap_payloads, flight->n_payloads + 1, sizeof *flight->payloads);
         struct payload *to = &flight->payloads[flight->n_payloads++];
@@ -187,10 +261,56 @@ static void carry_payloads(struct flight *flight, const struct request *request)
         to->job_id = arena_strdup(&flight->fx.arena, to->job_id);
         to->bytes = arena_copy(&flight->fx.arena, to->bytes, to->n_bytes);
     }
-    if (request->inbox_id != 0) {
+    if (request->inbox_id != 0 && (reply->kind != REPLY_ERROR || reply->code == ERR_EXISTS)) {
         flight->inbox_done =
             mem_grow(flight->inbox_done, &flight->cap_inbox_done, flight->n_inbox_done + 1, sizeof *flight->inbox_done);
         flight->inbox_done[flight->n_inbox_done++] = request->inbox_id;
+    }
+}
+
+/* A write that the core knows nothing of: it is answered like a read, when the flight is durable. */
+static void take_data_set(struct flight *flight, struct request *request)
+{
+    flight->data_sets =
+        mem_grow(flight->data_sets, &flight->cap_data_sets, flight->n_data_sets + 1, sizeof *flight->data_sets);
+    struct data_set *to = &flight->data_sets[flight->n_data_sets++];
+    to->name = arena_strdup(&flight->fx.arena, request->data_set.name);
+    to->source = arena_strdup(&flight->fx.arena, request->data_set.source);
+    to->format = arena_strdup(&flight->fx.arena, request->data_set.format);
+    flight->n_carried++;
+    list_push_back(&flight->reads, &request->in_list);
+}
+
+static void take_read(struct loop *l, struct request *request)
+{
+    struct job_status status;
+    bool waits = request->await_job != NULL && core_job_status(l->core, request->await_job, &status) == ERR_OK &&
+                 !job_state_is_terminal(status.state) && clock_mono_ms() < request->await_until_mono_ms;
+    if (waits) {
+        await_add(&l->await, request);
+        return;
+    }
+    request->read(l->core, request);
+    list_push_back(&l->gathering->reads, &request->in_list);
+}
+
+static void take_command(struct loop *l, struct request *request)
+{
+    enum err err = bring_jobs(l, request);
+    if (err != ERR_OK) {
+        coordinator__answer(request, NULL, err);
+        return;
+    }
+    list_push_back(&l->waiting, &request->in_list);
+    request->command.reply_to = (uint64_t)(uintptr_t)request;
+    request->flight = l->gathering;
+    l->gathering->n_carried++;
+    struct reply **end = l->gathering->fx.replies_end;
+    step(l, &request->command);
+    if (request->n_payloads > 0 || request->inbox_id != 0) {
+        const struct reply *reply = end == NULL ? l->gathering->fx.replies : *end;
+        ASSERT(reply != NULL && reply->to == request->command.reply_to); /* only polls are answered later */
+        carry_payloads(l->gathering, request, reply);
     }
 }
 
@@ -198,18 +318,13 @@ static void take_request(struct loop *l, struct request *request)
 {
     if (l->core == NULL) {
         finish(request, NULL, ERR_PRECONDITION);
-        return;
+    } else if (request->read != NULL) {
+        take_read(l, request);
+    } else if (request->data_set.name != NULL) {
+        take_data_set(l->gathering, request);
+    } else {
+        take_command(l, request);
     }
-    if (request->read != NULL) {
-        request->read(l->core, request);
-        list_push_back(&l->gathering->reads, &request->in_list);
-        return;
-    }
-    bring_jobs(l, request);
-    list_push_back(&l->waiting, &request->in_list);
-    request->command.reply_to = (uint64_t)(uintptr_t)request;
-    carry_payloads(l->gathering, request);
-    step(l, &request->command);
 }
 
 static void deliver(struct reply *reply)
@@ -231,10 +346,13 @@ static void deliver_immediate(struct flight *flight)
     }
 }
 
-/* Nobody here can run a job of its own for a task yet. */
-static void refuse_children(struct loop *l, const struct flight *flight)
+static void start_children(struct loop *l, const struct flight *flight)
 {
     for (const struct child_start *start = flight->fx.children; start != NULL; start = start->next) {
+        if (l->c->options.on_child != NULL) {
+            l->c->options.on_child(l->c->options.context, start);
+            continue;
+        }
         struct command command = {
             .kind = CMD_CHILD_FAILED,
             .u.child_failed = {.ref = start->ref, .message = "this coordinator runs no child jobs"}};
@@ -242,16 +360,42 @@ static void refuse_children(struct loop *l, const struct flight *flight)
     }
 }
 
+/* Those who wait for a job that has now ended for good look at it. */
+static void wake_awaiting(struct loop *l, const struct flight *flight)
+{
+    struct list woken;
+    list_init(&woken);
+    if (await_next_mono_ms(&l->await) == INT64_MAX) {
+        return;
+    }
+    for (const struct row *row = flight->fx.rows; row != NULL; row = row->next) {
+        const struct row_job *job = (const struct row_job *)(const void *)row;
+        if (row->kind == ROW_JOB && job_state_is_terminal(job->state)) {
+            await_take_job(&l->await, job->job_id, &woken);
+        }
+    }
+    for (struct list *first; (first = list_first(&woken)) != NULL;) {
+        struct request *request = CONTAINER_OF(first, struct request, in_list);
+        list_remove(first);
+        request->await_job = NULL;
+        take_read(l, request);
+    }
+}
+
 /* The flight is durable, or wrote nothing: everything in it may leave. */
 static void land(struct loop *l, struct flight *flight)
 {
+    if (flight->fx.rows != NULL && l->c->options.on_durable != NULL) {
+        l->c->options.on_durable(l->c->options.context, flight->fx.rows);
+    }
     for (struct reply *reply = flight->fx.replies; reply != NULL; reply = reply->next) {
         deliver(reply);
     }
     for (struct list *first; (first = list_first(&flight->reads)) != NULL;) {
         finish(CONTAINER_OF(first, struct request, in_list), NULL, ERR_OK);
     }
-    refuse_children(l, flight);
+    wake_awaiting(l, flight);
+    start_children(l, flight);
     flight_clear(flight);
 }
 
@@ -266,6 +410,7 @@ static void take_off(struct loop *l)
             continue;
         }
         l->flying = flight;
+        flight->ended = core_residency(l->core).ended;
         pthread_mutex_lock(&c->lock);
         c->outbound = flight;
         c->is_committed = false;
@@ -286,6 +431,10 @@ static void say_role(struct loop *l, bool leads, const char *why)
 static void take_over(struct loop *l, struct core *core, int64_t clock_offset_ms)
 {
     struct command command = {.kind = CMD_LOADED};
+    if (l->stranded != NULL) {
+        flight_clear(l->stranded);
+        l->stranded = NULL;
+    }
     l->core = core;
     l->clock_offset_ms = clock_offset_ms;
     say_role(l, true, "elected");
@@ -294,16 +443,48 @@ static void take_over(struct loop *l, struct core *core, int64_t clock_offset_ms
 }
 
 /*
- * Drops the core and everything that waits for it. What was with the writer may be durable or not: nobody is told. The
- * writer must have its hands off the flight: it has answered, or is waited for here.
+ * The database refused the batch that was flying. A command that was alone in it is to blame and answered so; several
+ * are suspects and will be tried again one by one.
+ */
+static void sort_suspects(struct loop *l, const struct flight *refused)
+{
+    LIST_EACH_SAFE(at, next, &l->waiting) {
+        struct request *request = CONTAINER_OF(at, struct request, in_list);
+        if (request->flight != refused || request->command.kind == CMD_GET_TASK) {
+            continue;
+        }
+        if (refused->n_carried == 1) {
+            finish(request, NULL, ERR_INVALID);
+        } else {
+            list_remove(at);
+            list_push_back(&l->suspects, at);
+        }
+    }
+    LIST_EACH_SAFE(at, next, &refused->reads) {
+        struct request *request = CONTAINER_OF(at, struct request, in_list);
+        if (request->data_set.name == NULL) {
+            continue;
+        }
+        if (refused->n_carried == 1) {
+            finish(request, NULL, ERR_INVALID);
+        } else {
+            list_remove(at);
+            list_push_back(&l->suspects, at);
+        }
+    }
+}
+
+/*
+ * Drops the core and everything that waits for it. What was with the writer may be durable or not: nobody is told. A
+ * writer that still has a flight is not waited for, since a database that hangs can take its time; the flight stays as
+ * it is until that writer has come back and won another election.
  */
 static void step_down(struct loop *l, enum err why)
 {
     struct coordinator *c = l->c;
+    struct list awaiting;
     pthread_mutex_lock(&c->lock);
-    while (l->flying != NULL && !c->is_committed && !c->is_lost) {
-        pthread_cond_wait(&c->loop_wakes, &c->lock); /* the deadline has passed: a commit's own time-out ends this */
-    }
+    l->stranded = l->flying != NULL && !c->is_committed && !c->is_lost ? l->flying : NULL;
     c->outbound = NULL;
     c->is_wanted = false;
     c->stats.stepped_down++;
@@ -311,18 +492,68 @@ static void step_down(struct loop *l, enum err why)
     pthread_mutex_unlock(&c->lock);
     core_free(l->core);
     l->core = NULL;
-    l->flying = NULL;
-    enum err answer = why == ERR_INVALID ? ERR_INVALID : ERR_PRECONDITION;
-    for (int i = 0; i < 2; i++) {
-        finish_all(&l->flights[i].reads, answer);
-        flight_clear(&l->flights[i]);
+    if (why == ERR_INVALID && l->flying != NULL) {
+        sort_suspects(l, l->flying);
+    } else {
+        finish_all(&l->suspects, ERR_PRECONDITION);
     }
-    finish_all(&l->waiting, answer);
+    l->flying = NULL;
+    list_init(&awaiting);
+    await_take_all(&l->await, &awaiting);
+    finish_all(&awaiting, ERR_PRECONDITION);
+    for (int i = 0; i < 2; i++) {
+        finish_all(&l->flights[i].reads, ERR_PRECONDITION);
+        if (&l->flights[i] != l->stranded) {
+            flight_clear(&l->flights[i]);
+        }
+    }
+    finish_all(&l->waiting, ERR_PRECONDITION);
     say_role(l, false, err_text(why));
 }
 
+static void land_flying(struct loop *l)
+{
+    struct flight *flight = l->flying;
+    l->flying = NULL;
+    pthread_mutex_lock(&l->c->lock);
+    l->c->ended_landed = flight->ended;
+    pthread_mutex_unlock(&l->c->lock);
+    land(l, flight);
+}
+
+/* Takes what has arrived; while there are suspects, only the next of them, and only alone. True if anything was. */
+static bool take_arrivals(struct loop *l)
+{
+    if (l->core != NULL && !list_is_empty(&l->suspects)) {
+        if (l->flying != NULL || !flight_is_empty(l->gathering)) {
+            return false;
+        }
+        struct list *first = list_first(&l->suspects);
+        list_remove(first);
+        take_request(l, CONTAINER_OF(first, struct request, in_list));
+        return true;
+    }
+    bool any = !list_is_empty(&l->inbound);
+    for (struct list *first; (first = list_first(&l->inbound)) != NULL;) {
+        list_remove(first);
+        take_request(l, CONTAINER_OF(first, struct request, in_list));
+    }
+    return any;
+}
+
+static void take_due(struct loop *l)
+{
+    struct list due;
+    list_init(&due);
+    await_take_due(&l->await, clock_mono_ms(), &due);
+    for (struct list *first; (first = list_first(&due)) != NULL;) {
+        list_remove(first);
+        take_read(l, CONTAINER_OF(first, struct request, in_list));
+    }
+}
+
 /* One look at everything that may have happened. Called without the lock. */
-static void turn(struct loop *l, struct list *inbound)
+static void turn(struct loop *l)
 {
     struct coordinator *c = l->c;
     coordinator__seed(l->seed);
@@ -330,45 +561,50 @@ static void turn(struct loop *l, struct list *inbound)
     struct core *elected = c->elected;
     c->elected = NULL;
     bool committed = l->flying != NULL && c->is_committed;
-    bool late = l->core != NULL && coordinator__mono_ms() >= c->deadline_mono_ms;
+    bool late = l->core != NULL && clock_mono_ms() >= c->deadline_mono_ms;
     bool lost = c->is_lost;
     enum err lost_err = c->lost_err;
     int64_t clock_offset_ms = c->clock_offset_ms;
     c->stats.commands = l->n_commands;
+    l->term = c->stats.elected;
     pthread_mutex_unlock(&c->lock);
     if (elected != NULL) {
         take_over(l, elected, clock_offset_ms);
     } else if (l->core != NULL && (lost || late)) {
         step_down(l, lost ? lost_err : ERR_DEADLINE);
     } else if (committed) {
-        struct flight *flight = l->flying;
-        l->flying = NULL;
-        land(l, flight);
+        land_flying(l);
     }
-    bool any = !list_is_empty(inbound);
-    for (struct list *first; (first = list_first(inbound)) != NULL;) {
-        list_remove(first);
-        take_request(l, CONTAINER_OF(first, struct request, in_list));
-    }
-    if (l->core != NULL && (any || coordinator__mono_ms() >= l->wake_at_mono_ms)) {
+    l->is_blind = false;
+    bool any = take_arrivals(l);
+    if (l->core != NULL && (any || clock_mono_ms() >= l->wake_at_mono_ms)) {
         tick(l);
     }
     if (l->core != NULL) {
+        take_due(l);
         deliver_immediate(l->gathering);
         take_off(l);
     }
 }
 
+static int64_t next_wake_mono_ms(const struct loop *l)
+{
+    int64_t await_ms = await_next_mono_ms(&l->await);
+    return await_ms < l->wake_at_mono_ms ? await_ms : l->wake_at_mono_ms;
+}
+
+/* Requests that arrive while suspects are tried wait outside: they are no news then. */
 static bool has_news(struct loop *l)
 {
     const struct coordinator *c = l->c;
-    return !list_is_empty(&c->inbound) || c->elected != NULL || c->is_stopping ||
-           (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost);
+    bool is_trying = l->core != NULL && !list_is_empty(&l->suspects);
+    return (!list_is_empty(&c->inbound) && !is_trying) || c->elected != NULL || c->is_stopping ||
+           (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) ||
+           (is_trying && l->flying == NULL);
 }
 
 static void take_inbound(struct coordinator *c, struct list *out)
 {
-    list_init(out);
     for (struct list *first; (first = list_first(&c->inbound)) != NULL;) {
         list_remove(first);
         list_push_back(out, first);
@@ -383,30 +619,44 @@ static void await_flight(struct loop *l)
     while (l->flying != NULL && !c->is_committed && !c->is_lost) {
         pthread_cond_wait(&c->loop_wakes, &c->lock);
     }
-    struct flight *landed = l->flying != NULL && c->is_committed ? l->flying : NULL;
+    bool landed = l->flying != NULL && c->is_committed;
     pthread_mutex_unlock(&c->lock);
-    if (landed != NULL) {
-        l->flying = NULL;
-        land(l, landed);
+    if (landed) {
+        land_flying(l);
     }
+}
+
+/* A flight that is stranded with the writer can be freed when that is through with it. */
+static void await_writer(struct loop *l)
+{
+    struct coordinator *c = l->c;
+    pthread_mutex_lock(&c->lock);
+    while (l->stranded != NULL && !c->is_committed && !c->is_lost) {
+        pthread_cond_wait(&c->loop_wakes, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* Lets what was begun become durable before the leadership is handed back. */
 static void wind_up(struct loop *l)
 {
-    struct list inbound;
     pthread_mutex_lock(&l->c->lock);
-    take_inbound(l->c, &inbound);
+    take_inbound(l->c, &l->inbound);
+    l->c->has_ended = true;
     pthread_mutex_unlock(&l->c->lock);
-    finish_all(&inbound, ERR_PRECONDITION);
+    finish_all(&l->inbound, ERR_PRECONDITION);
     if (l->core != NULL) {
         await_flight(l);
         step_down(l, ERR_CANCELED);
     }
+    await_writer(l);
+    finish_all(&l->suspects, ERR_PRECONDITION);
+    await_deinit(&l->await);
     store_close(l->reader);
     for (int i = 0; i < 2; i++) {
         effects_deinit(&l->flights[i].fx);
         mem_free(l->flights[i].payloads);
+        mem_free(l->flights[i].data_sets);
         mem_free(l->flights[i].inbox_done);
     }
 }
@@ -415,21 +665,22 @@ void *coordinator__loop(void *coordinator)
 {
     struct coordinator *c = coordinator;
     struct loop l = {.c = c, .gathering = NULL};
-    struct list inbound;
     bool stopping = false;
     l.gathering = &l.flights[0];
     list_init(&l.waiting);
+    list_init(&l.inbound);
+    list_init(&l.suspects);
     list_init(&l.flights[0].reads);
     list_init(&l.flights[1].reads);
     while (!stopping) {
         pthread_mutex_lock(&c->lock);
-        while (!has_news(&l) && !(l.core != NULL && coordinator__mono_ms() >= l.wake_at_mono_ms)) {
-            coordinator__wait(c, &c->loop_wakes, l.core != NULL ? l.wake_at_mono_ms : coordinator__mono_ms() + 10000);
+        while (!has_news(&l) && !(l.core != NULL && clock_mono_ms() >= next_wake_mono_ms(&l))) {
+            coordinator__wait(c, &c->loop_wakes, l.core != NULL ? next_wake_mono_ms(&l) : clock_mono_ms() + 10000);
         }
-        take_inbound(c, &inbound);
+        take_inbound(c, &l.inbound);
         stopping = c->is_stopping;
         pthread_mutex_unlock(&c->lock);
-        turn(&l, &inbound);
+        turn(&l);
     }
     wind_up(&l);
     return NULL;

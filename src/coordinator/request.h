@@ -2,22 +2,26 @@
  * request.h - something asked of the coordinator: a command or a read, and what to do with the answer.
  *
  * Whoever asks makes a request, builds the command in the request's own arena and hands both over with
- * coordinator_send(). From then on it belongs to the coordinator, which calls `answer` exactly once, on its loop thread,
- * and frees the request afterwards.
+ * coordinator_send(). From then on it belongs to the coordinator, which calls `answer` exactly once, on its loop thread
+ * (or on the sender's, after coordinator_wind_up), and frees the request afterwards. With `is_kept` it is the answer's
+ * to free instead, at once or later.
  */
 #ifndef CAPSTAN_COORDINATOR_REQUEST_H
 #define CAPSTAN_COORDINATOR_REQUEST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "core/command.h"
 #include "core/core.h"
 #include "core/effects.h"
 #include "store/store.h"
 
+struct flight;
 struct request;
 
 /*
@@ -29,19 +33,36 @@ typedef void answer_fn(struct request *request, const struct reply *reply, enum 
 /* Looks at the core and leaves what it found in the request's arena. Runs on the loop thread. */
 typedef void read_fn(const struct core *core, struct request *request);
 
+/*
+ * The state of the leader's memory when somebody looked into the store (coordinator_sight). With it the loop knows
+ * whether a job that was not found there could have come and gone since.
+ */
+struct sight {
+    uint64_t term; /* 0: nobody looked */
+    uint64_t ended;
+};
+
+/* A command, unless `read` is set or `data_set` has a name. */
 struct request {
-    struct list in_list; /* the coordinator's */
+    struct list in_list; /* the coordinator's, like `flight` and `await_timer` */
     struct arena arena;
-    struct command command; /* unless `read` is set; reply_to is the coordinator's */
+    struct command command;
+    struct sight unknown; /* CMD_SUBMIT: neither its job id nor its idempotency key were in the store then */
     read_fn *read;
-    const struct payload *payloads; /* to be stored in the same transaction */
-    uint32_t n_payloads;
-    uint64_t inbox_id; /* not 0: the command came from this entry of the inbox */
+    const char *await_job;       /* a read that waits until this job has ended; NULL: it does not wait */
+    int64_t await_until_mono_ms; /* but no longer than this */
+    struct heap_node await_timer;
+    struct flight *flight;          /* that its effects are in */
+    struct data_set data_set;       /* to be stored or, without a source, removed */
+    const struct payload *payloads; /* to be stored in the same transaction; those without bytes are not */
+    uint32_t n_payloads;            /* of CMD_REPORT: one per report; they are stored only for what is accepted */
+    uint64_t inbox_id;              /* not 0: the command came from this entry of the inbox */
+    bool is_kept;
     answer_fn *answer;
     void *context;
 };
 
 struct request *request_new(answer_fn *answer, void *context);
-void request_free(struct request *request); /* only before it was sent */
+void request_free(struct request *request); /* before it was sent, or after the answer if it is kept; NULL ok */
 
 #endif

@@ -6,8 +6,10 @@
  * transaction can be got rid of by ending that connection's backend. It stops leading when the loop has let go of the
  * core, and only then stands for election again.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "coordinator/coordinator_internal.h"
 
@@ -29,9 +31,9 @@ struct writer {
 /* Sleeps unless the coordinator stops. */
 static void nap(struct writer *w, int64_t ms)
 {
-    int64_t until_mono_ms = coordinator__mono_ms() + ms;
+    int64_t until_mono_ms = clock_mono_ms() + ms;
     pthread_mutex_lock(&w->c->lock);
-    while (!w->c->is_stopping && coordinator__mono_ms() < until_mono_ms) {
+    while (!w->c->is_stopping && clock_mono_ms() < until_mono_ms) {
         coordinator__wait(w->c, &w->c->writer_wakes, until_mono_ms);
     }
     pthread_mutex_unlock(&w->c->lock);
@@ -65,10 +67,34 @@ static void back_off(struct writer *w)
 /* ---- election and load ---- */
 
 struct loader {
+    struct writer *w;
     struct core *core;
     struct effects fx;
     struct core_input input;
+    struct store *second; /* for renewals while the first is busy with the load; NULL: not needed yet */
 };
+
+/*
+ * A load may take longer than the leadership lasts, so that is renewed meanwhile, over a connection of its own. If that
+ * fails, the renewal after the load tells.
+ */
+static void renew_while_loading(struct loader *loader)
+{
+    struct writer *w = loader->w;
+    int64_t now_ms;
+    int64_t asked_mono_ms = clock_mono_ms();
+    if (asked_mono_ms < w->renew_at_mono_ms) {
+        return;
+    }
+    w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+    if (loader->second == NULL && store_open(w->c->options.store_url, &loader->second, NULL) != ERR_OK) {
+        loader->second = NULL;
+        return;
+    }
+    if (store_renew(loader->second, &w->fence, w->ttl_ms, &now_ms, NULL) != ERR_OK) {
+        count_error(w);
+    }
+}
 
 static void load_one(void *context, const struct row *row)
 {
@@ -76,21 +102,43 @@ static void load_one(void *context, const struct row *row)
     struct command command = {.kind = CMD_LOAD, .u.load = row};
     core_step(loader->core, &loader->input, &command, &loader->fx);
     effects_reset(&loader->fx);
+    renew_while_loading(loader);
 }
 
 /* A core with the stored state; the loop takes the last step (CMD_LOADED). NULL if the store failed. */
 static struct core *load(struct writer *w, int64_t now_ms)
 {
-    struct loader loader = {.input = {.now_ms = now_ms}};
+    struct loader loader = {.w = w, .input = {.now_ms = now_ms}};
     coordinator__seed(loader.input.seed);
     loader.core = core_new(&w->c->options.config, loader.input.seed[0]);
     enum err err = store_load(w->store, load_one, &loader, NULL);
     effects_deinit(&loader.fx);
+    store_close(loader.second);
     if (err != ERR_OK) {
         core_free(loader.core);
         return NULL;
     }
     return loader.core;
+}
+
+/* The lock is held. */
+static void set_leader(struct coordinator *c, const struct fence *fence, const char *node_id, const char *address)
+{
+    c->leader = (struct leader_news){.epoch = fence->epoch};
+    snprintf(c->leader.node_id, sizeof c->leader.node_id, "%s", node_id);
+    snprintf(c->leader.address, sizeof c->leader.address, "%s", address);
+}
+
+/* Somebody else leads, or nobody (NULL). */
+static void note_leader(struct writer *w, const struct leader *leader)
+{
+    pthread_mutex_lock(&w->c->lock);
+    if (leader != NULL) {
+        set_leader(w->c, &leader->fence, leader->node_id, leader->address);
+    } else {
+        w->c->leader = (struct leader_news){0};
+    }
+    pthread_mutex_unlock(&w->c->lock);
 }
 
 /* False if the loop has gone already. */
@@ -113,6 +161,9 @@ static bool hand_over(struct writer *w, struct core *core, int64_t offset_ms, in
     c->clock_offset_ms = offset_ms;
     c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
     c->stats.elected++;
+    c->ended_landed = 0;
+    set_leader(c, &w->fence, c->options.node_id, c->options.address);
+    c->leader.is_self = true;
     pthread_cond_signal(&c->loop_wakes);
     pthread_mutex_unlock(&c->lock);
     return true;
@@ -135,21 +186,27 @@ static bool stand(struct writer *w)
     struct arena arena = {0};
     bool leads = false;
     coordinator__seed(claim.token.bits);
-    int64_t asked_mono_ms = coordinator__mono_ms();
+    int64_t asked_mono_ms = clock_mono_ms();
     enum err err = store_lead(w->store, &claim, &arena, &leader, NULL);
     if (err == ERR_OK) {
         w->fence = leader.fence;
         w->retry_ms = RETRY_MS_MIN;
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
-        int64_t offset_ms = leader.now_ms - coordinator__mono_ms();
+        int64_t offset_ms = leader.now_ms - clock_mono_ms();
         struct core *core = load(w, leader.now_ms);
+        asked_mono_ms = clock_mono_ms();
         if (core == NULL) {
             back_off(w);
+        } else if (store_renew(w->store, &w->fence, w->ttl_ms, &leader.now_ms, NULL) != ERR_OK) {
+            core_free(core); /* it took too long, and another has taken over */
+            back_off(w);
         } else {
+            w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
             leads = hand_over(w, core, offset_ms, asked_mono_ms);
         }
     } else if (err == ERR_BUSY) {
         w->retry_ms = RETRY_MS_MIN;
+        note_leader(w, &leader);
         if (options->must_lead) {
             give_up(w);
         }
@@ -183,6 +240,8 @@ static void commit(struct writer *w, struct flight *flight)
         .n_rows = rows == NULL ? 0 : 1,
         .payloads = flight->payloads,
         .n_payloads = flight->n_payloads,
+        .data_sets = flight->data_sets,
+        .n_data_sets = flight->n_data_sets,
         .inbox_done = flight->inbox_done,
         .n_inbox_done = flight->n_inbox_done,
     };
@@ -203,7 +262,7 @@ static void renew(struct writer *w)
 {
     struct coordinator *c = w->c;
     int64_t now_ms;
-    int64_t asked_mono_ms = coordinator__mono_ms();
+    int64_t asked_mono_ms = clock_mono_ms();
     enum err err = store_renew(w->store, &w->fence, w->ttl_ms, &now_ms, NULL);
     if (err == ERR_FENCED) {
         lose(w, err);
@@ -224,8 +283,11 @@ static void prune(struct writer *w, int64_t leader_now_ms)
     bool more = false;
     enum err err =
         store_prune(w->store, &w->fence, leader_now_ms - w->c->options.history_ttl_ms, PRUNE_STEP, &more, NULL);
+    if (err == ERR_FENCED) {
+        lose(w, err);
+    }
     int64_t pause_ms = err == ERR_OK && more ? PRUNE_PAUSE_MS / 20 : PRUNE_PAUSE_MS * 60;
-    w->prune_at_mono_ms = coordinator__mono_ms() + pause_ms;
+    w->prune_at_mono_ms = clock_mono_ms() + pause_ms;
 }
 
 /* Commits and renews until the loop lets go of the core. */
@@ -235,7 +297,7 @@ static void lead(struct writer *w)
     pthread_mutex_lock(&c->lock);
     while (c->is_wanted) {
         struct flight *flight = c->is_committed || c->is_lost ? NULL : c->outbound;
-        int64_t now_mono_ms = coordinator__mono_ms();
+        int64_t now_mono_ms = clock_mono_ms();
         bool may_renew = !c->is_lost && now_mono_ms >= w->renew_at_mono_ms;
         bool may_prune = flight == NULL && !c->is_lost && now_mono_ms >= w->prune_at_mono_ms;
         int64_t leader_now_ms = now_mono_ms + c->clock_offset_ms;
@@ -254,6 +316,7 @@ static void lead(struct writer *w)
         }
         pthread_mutex_lock(&c->lock);
     }
+    c->leader = (struct leader_news){0};
     bool unreachable = c->is_lost && c->lost_err == ERR_UNAVAILABLE;
     bool fenced = c->is_lost && c->lost_err == ERR_FENCED;
     pthread_mutex_unlock(&c->lock);
@@ -268,7 +331,7 @@ void *coordinator__writer(void *coordinator)
 {
     struct coordinator *c = coordinator;
     struct writer w = {.c = c, .retry_ms = RETRY_MS_MIN, .ttl_ms = c->options.leader_ttl_ms};
-    w.prune_at_mono_ms = coordinator__mono_ms() + PRUNE_PAUSE_MS;
+    w.prune_at_mono_ms = clock_mono_ms() + PRUNE_PAUSE_MS;
     while (!is_stopping(&w)) {
         if (w.store == NULL && store_open(c->options.store_url, &w.store, NULL) != ERR_OK) {
             w.store = NULL;

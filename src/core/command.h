@@ -96,6 +96,7 @@ struct cmd_submit {
     const struct stage_spec *stages;
     uint32_t n_stages;
     const struct attempt_ref *parent; /* not NULL: the job is the child of this running attempt (token unused) */
+    const char *refusal;              /* not NULL: it has no stages and is kept as a failed job, with this message */
 };
 
 struct cmd_register {

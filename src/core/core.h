@@ -67,6 +67,18 @@ bool core_has_job(const struct core *core, const char *job_id);
 /* The job that was submitted with this idempotency key, if it is in memory; else NULL. Valid until the next step. */
 const char *core_job_by_key(const struct core *core, const char *idempotency_key);
 
+/*
+ * How many jobs ended under this core, and how many of those, the oldest ones, are out of memory again. Whoever looks
+ * for a job in the store, finds none, and sees `forgotten` now not above `ended` at the time of the look can rely on
+ * core_has_job() for everything that happened since.
+ */
+struct residency {
+    uint64_t ended;
+    uint64_t forgotten;
+};
+
+struct residency core_residency(const struct core *core);
+
 /* Aborts if any invariant is broken. Looks at everything: for tests. */
 void core_check(const struct core *core);
 
@@ -103,6 +115,10 @@ struct job_status {
 MUST_USE enum err core_job_status(const struct core *core, const char *job_id, struct job_status *out);
 MUST_USE enum err core_stage_status(const struct core *core, const char *job_id, uint32_t stage,
                                     struct stage_status *out);
+
+/* The stages that a stage depends on, in the arena. NULL and no number if there is no such stage. */
+const uint32_t *core_stage_parents(const struct core *core, const char *job_id, uint32_t stage, struct arena *arena,
+                                   uint32_t *out_n);
 
 struct task_status {
     enum task_state state;

@@ -363,6 +363,7 @@ struct core {
     uint64_t event_seq;
     uint64_t draws;
     uint64_t n_ended_tasks;
+    uint64_t ended_total;
     uint32_t n_ended;
     uint32_t n_parked;
     uint32_t n_unused_classes;

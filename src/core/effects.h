@@ -66,8 +66,20 @@ struct source {
     const struct partition *partitions;
 };
 
+/* A task that an assigned one depends on, without reading its map output: its result belongs to the inputs. */
+struct parent_result {
+    uint32_t stage;
+    const char *name; /* may be NULL */
+    bool has_succeeded;
+};
+
 struct assignment {
     struct attempt_ref ref;
+    enum job_kind kind;
+    struct digest inputs;
+    uint32_t inputs_bytes;
+    const struct parent_result *parents;
+    uint32_t n_parents;
     const char *name;     /* may be NULL */
     const char *executor; /* may be NULL */
     struct string_list ops;

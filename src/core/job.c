@@ -116,6 +116,7 @@ void job_remember_ended(struct core *core, struct job *job)
 {
     list_push_back(&core->ended, &job->in_list);
     core->n_ended++;
+    core->ended_total++;
     core->n_ended_tasks += job->n_tasks;
 }
 
@@ -348,7 +349,7 @@ void job_submit(struct core *core, const struct command *command)
         core__reply_error(core, command->reply_to, ERR_STALE, "the task that wants this job is not waiting for it");
         return;
     }
-    if (stages_check(NULL, submit->stages, submit->n_stages, &e) != ERR_OK) {
+    if (submit->refusal == NULL && stages_check(NULL, submit->stages, submit->n_stages, &e) != ERR_OK) {
         core__reply_error(core, command->reply_to, e.code, e.message);
         return;
     }
@@ -366,9 +367,14 @@ void job_submit(struct core *core, const struct command *command)
         job->parent_attempt = parent->attempt;
         parent->u.child = job;
     }
-    stages_build(core, job, submit->stages, submit->n_stages);
-    job_derive(core, job);
+    if (submit->refusal == NULL) {
+        stages_build(core, job, submit->stages, submit->n_stages);
+        job_derive(core, job);
+    }
     emit_new_job(core, job);
+    if (submit->refusal != NULL) {
+        job_end(core, job, JOB_FAILED, core__clip(core, submit->refusal));
+    }
     reply_job(core, command->reply_to, REPLY_SUBMIT, job, false);
 }
 
@@ -504,6 +510,11 @@ void job_retry(struct core *core, const struct command *command)
     }
     if (!job_state_is_terminal((enum job_state)job->state)) {
         reply_job(core, command->reply_to, REPLY_JOB, job, true);
+        return;
+    }
+    if (job->n_stages == 0) {
+        core__reply_error(core, command->reply_to, ERR_PRECONDITION,
+                          "the job was never valid: mend it and submit it again");
         return;
     }
     bool has_reason = from != NULL || (job->kind == JOB_KIND_QUERY && retry->results_lost);

@@ -40,6 +40,27 @@ enum err core_stage_status(const struct core *core, const char *job_id, uint32_t
     return ERR_OK;
 }
 
+const uint32_t *core_stage_parents(const struct core *core, const char *job_id, uint32_t stage_id, struct arena *arena,
+                                   uint32_t *out_n)
+{
+    const struct job *job = job_find(core, job_id);
+    const struct stage *stage = job == NULL ? NULL : stage_find(job, stage_id);
+    uint32_t n = 0;
+    *out_n = 0;
+    if (stage == NULL) {
+        return NULL;
+    }
+    for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
+        n++;
+    }
+    uint32_t *parents = arena_alloc(arena, n * sizeof *parents);
+    *out_n = n;
+    for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
+        parents[--n] = job->edges[i].parent;
+    }
+    return parents;
+}
+
 static const struct task *find(const struct core *core, struct task_ref ref)
 {
     const struct job *job = job_find(core, ref.job_id);
@@ -199,6 +220,11 @@ static uint64_t count_ready(const struct jobqueue *queue)
         n += count_entry(queue->job, queue->more.ids[i]);
     }
     return n;
+}
+
+struct residency core_residency(const struct core *core)
+{
+    return (struct residency){.ended = core->ended_total, .forgotten = core->ended_total - core->n_ended};
 }
 
 struct core_stats core_stats(const struct core *core)

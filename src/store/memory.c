@@ -11,12 +11,15 @@
 
 #include "base/mem.h"
 #include "store/memory_internal.h"
+#include "store/wake.h"
 
 #define SCHEMA_NEWEST 1
 
 struct memory_store {
     struct store store;
     struct database *db;
+    struct wake wake;
+    bool is_listening;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,10 +43,14 @@ uint32_t memory__column(enum row_kind kind, const char *name)
 static const struct {
     enum row_kind kind;
     const char *column;
-    bool unique;
+    enum { NOT_NULL, UNIQUE, UNIQUE_IN_JOB } what;
 } constraints[] = {
-    {ROW_STAGE, "spec", false},         {ROW_LEASE, "lease_token", true},       {ROW_LEASE, "node_id", false},
-    {ROW_MAP_OUTPUT, "node_id", false}, {ROW_MAP_OUTPUT, "incarnation", false}, {ROW_ATTEMPT, "idempotency_key", true},
+    {ROW_STAGE, "spec", NOT_NULL},
+    {ROW_LEASE, "lease_token", UNIQUE},
+    {ROW_LEASE, "node_id", NOT_NULL},
+    {ROW_MAP_OUTPUT, "node_id", NOT_NULL},
+    {ROW_MAP_OUTPUT, "incarnation", NOT_NULL},
+    {ROW_ATTEMPT, "idempotency_key", UNIQUE_IN_JOB},
 };
 
 static void make_tables(struct database *db)
@@ -64,9 +71,11 @@ static void make_tables(struct database *db)
         struct memory_table *table = &db->tables[constraints[i].kind];
         uint32_t column = memory__column(constraints[i].kind, constraints[i].column);
         table->required |= UINT64_C(1) << column;
-        if (constraints[i].unique) {
+        if (constraints[i].what != NOT_NULL) {
             table->unique = column;
-            table->by_unique = (struct memory_order){.first = column, .n_columns = 1};
+            table->unique_by_owner = constraints[i].what == UNIQUE_IN_JOB;
+            table->by_unique =
+                (struct memory_order){.first = column, .n_columns = 1, .by_owner = table->unique_by_owner};
         }
     }
     memory_table_init(&db->tables[TABLE_PAYLOADS], "payloads", 3, 2);
@@ -191,8 +200,12 @@ static const struct engine engine;
 
 enum err memory_open(const char *url, struct store **out_store, struct error *e)
 {
-    UNUSED(e);
     struct memory_store *store = mem_calloc(1, sizeof *store);
+    enum err err = wake_init(&store->wake, e);
+    if (err != ERR_OK) {
+        mem_free(store);
+        return err;
+    }
     store->store.engine = &engine;
     pthread_mutex_lock(&lock);
     store->db = find_database(url + strlen("memory:"));
@@ -208,6 +221,7 @@ static void memory_close(struct store *store)
     pthread_mutex_lock(&lock);
     memory->db->n_open--;
     pthread_mutex_unlock(&lock);
+    wake_deinit(&memory->wake);
     mem_free(memory);
 }
 
@@ -367,6 +381,34 @@ uint64_t memory_add_inbox(const char *name, const char *job_id, const void *tree
     return (uint64_t)values[0].number;
 }
 
+/* ---- waiting ---- */
+
+static enum err memory_listen(struct store *store, struct error *e)
+{
+    struct database *db;
+    enum err err = memory__enter(store, &db, e);
+    if (err == ERR_OK) {
+        ((struct memory_store *)(void *)store)->is_listening = true;
+        err = memory__leave(ERR_OK);
+    }
+    return err;
+}
+
+static enum err memory_wait(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e)
+{
+    const struct memory_store *memory = (const struct memory_store *)(const void *)store;
+    if (!memory->is_listening) {
+        return error_set(e, ERR_PRECONDITION, "this store does not listen");
+    }
+    *out_woken = wake_wait(&memory->wake, -1, timeout_ms);
+    return ERR_OK;
+}
+
+static void memory_interrupt(struct store *store)
+{
+    wake_up(&((struct memory_store *)(void *)store)->wake);
+}
+
 static const struct engine engine = {
     .close = memory_close,
     .schema = memory_schema,
@@ -380,10 +422,18 @@ static const struct engine engine = {
     .load_job = memory__load_job,
     .find_key = memory__find_key,
     .payload = memory__payload,
+    .payloads = memory__payloads,
+    .results = memory__results,
+    .known_jobs = memory__known_jobs,
     .data_sets = memory__data_sets,
     .inbox = memory__inbox,
+    .listen = memory_listen,
+    .wait = memory_wait,
+    .interrupt = memory_interrupt,
     .jobs = memory__jobs,
     .tasks = memory__tasks,
+    .task_results = memory__task_results,
     .events = memory__events,
     .prune = memory__prune,
+    .summarize = memory__summarize,
 };

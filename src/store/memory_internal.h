@@ -2,7 +2,7 @@
  * memory_internal.h - the store in memory: what its files share.
  *
  * memory.c has the databases, their schema and their leader; memory_write.c applies batches and prunes; memory_read.c
- * reads.
+ * reads, memory_lookup.c several things at once.
  */
 #ifndef CAPSTAN_STORE_MEMORY_INTERNAL_H
 #define CAPSTAN_STORE_MEMORY_INTERNAL_H
@@ -74,5 +74,18 @@ enum err memory__tasks(struct store *store, const struct task_query *query, stru
                        struct error *e);
 enum err memory__events(struct store *store, const struct event_query *query, struct arena *arena, struct page *out,
                         uint64_t *out_pruned_seq, struct error *e);
+
+enum err memory__payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
+                          struct arena *arena, struct found_bytes *out, struct error *e);
+enum err memory__results(struct store *store, const char *job_id, const uint32_t *stages, uint32_t n,
+                         struct arena *arena, struct task_result *out, struct error *e);
+enum err memory__task_results(struct store *store, const char *job_id, int64_t after_stage, uint32_t limit,
+                              struct arena *arena, const struct task_result **out, uint32_t *out_n, struct error *e);
+enum err memory__known_jobs(struct store *store, const char *const *job_ids, uint32_t n, bool *out_known,
+                            struct error *e);
+enum err memory__summarize(struct store *store, struct store_summary *out, struct error *e);
+
+/* The name of a task's stage, copied; NULL if it has none. */
+const char *memory__stage_name(const struct database *db, const struct record *task, struct arena *arena);
 
 #endif

@@ -13,6 +13,8 @@ struct picture {
     const struct row **rows;
     uint32_t n;
     uint32_t cap;
+    const char *next;         /* pages: where the next one starts */
+    const char *const *names; /* pages of tasks */
     enum err err;
     struct error *e;
 };
@@ -37,8 +39,10 @@ static void add_record(struct picture *p, enum row_kind kind, const struct recor
 static enum err finish_page(struct picture *p, struct page *out)
 {
     if (p->err == ERR_OK) {
-        out->rows = arena_copy(p->arena, p->rows, p->n * sizeof(const struct row *));
-        out->n_rows = p->n;
+        *out = (struct page){.rows = arena_copy(p->arena, p->rows, p->n * sizeof(const struct row *)),
+                             .n_rows = p->n,
+                             .next = p->next,
+                             .names = p->names};
     }
     mem_free(p->rows);
     return memory__leave(p->err);
@@ -285,7 +289,7 @@ enum err memory__jobs(struct store *store, const struct job_query *query, struct
         add_record(&p, ROW_JOB, last);
     }
     mem_free(by_age);
-    out->next = next;
+    p.next = next;
     return finish_page(&p, out);
 }
 
@@ -296,6 +300,8 @@ enum err memory__tasks(struct store *store, const struct task_query *query, stru
     struct value key[] = {memory__text(query->job_id), memory__int(0), memory__int(0)};
     struct database *db;
     const char *next = NULL;
+    const char **names = NULL;
+    uint32_t cap_names = 0;
     if (query->after != NULL) {
         char *end;
         key[1].number = strtoll(query->after, &end, 10);
@@ -318,9 +324,13 @@ enum err memory__tasks(struct store *store, const struct task_query *query, stru
             next = arena_format(arena, "%" PRId64 "/%" PRId64, task->values[1].number, task->values[2].number);
             break;
         }
+        names = mem_grow(names, &cap_names, p.n + 1, sizeof(const char *));
+        names[p.n] = memory__stage_name(db, task, arena);
         add_record(&p, ROW_TASK, task);
     }
-    out->next = next;
+    p.next = next;
+    p.names = arena_copy(arena, names, p.n * sizeof(const char *));
+    mem_free(names);
     return finish_page(&p, out);
 }
 
@@ -349,6 +359,6 @@ enum err memory__events(struct store *store, const struct event_query *query, st
         add_record(&p, ROW_EVENT, events->items[i]);
     }
     *out_pruned_seq = events->n == 0 ? 0 : (uint64_t)events->items[0]->values[0].number - 1;
-    out->next = next;
+    p.next = next;
     return finish_page(&p, out);
 }

@@ -24,7 +24,8 @@ void memory_table_deinit(struct memory_table *table)
     mem_free(table->by_key.items);
     mem_free(table->by_unique.items);
     table->by_key = (struct memory_order){.n_columns = table->by_key.n_columns};
-    table->by_unique = (struct memory_order){.first = table->unique, .n_columns = 1};
+    table->by_unique =
+        (struct memory_order){.first = table->unique, .n_columns = 1, .by_owner = table->unique_by_owner};
 }
 
 /* ---- order ---- */
@@ -50,13 +51,14 @@ int memory_compare(const struct value *a, const struct value *b)
     return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
 }
 
-static int compare_some(const struct value *a, const struct value *b, uint32_t n)
+/* Compares the first `n` of the columns that the order is by. */
+static int compare_some(const struct memory_order *order, const struct value *a, const struct value *b, uint32_t n)
 {
-    int order = 0;
-    for (uint32_t i = 0; i < n && order == 0; i++) {
-        order = memory_compare(&a[i], &b[i]);
+    int result = order->by_owner ? memory_compare(&a[0], &b[0]) : 0;
+    for (uint32_t i = order->first; i < order->first + n && result == 0; i++) {
+        result = memory_compare(&a[i], &b[i]);
     }
-    return order;
+    return result;
 }
 
 /* The first place whose record is not below the values. */
@@ -66,7 +68,7 @@ static uint32_t place_of(const struct memory_order *order, const struct value *v
     uint32_t high = order->n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (compare_some(order->items[middle]->values + order->first, values, n) < 0) {
+        if (compare_some(order, order->items[middle]->values, values, n) < 0) {
             low = middle + 1;
         } else {
             high = middle;
@@ -78,13 +80,13 @@ static uint32_t place_of(const struct memory_order *order, const struct value *v
 static struct record *look_up(const struct memory_order *order, const struct value *values)
 {
     uint32_t at = place_of(order, values, order->n_columns);
-    bool found = at < order->n && compare_some(order->items[at]->values + order->first, values, order->n_columns) == 0;
+    bool found = at < order->n && compare_some(order, order->items[at]->values, values, order->n_columns) == 0;
     return found ? order->items[at] : NULL;
 }
 
 static void link_record(struct memory_order *order, struct record *record)
 {
-    uint32_t at = place_of(order, record->values + order->first, order->n_columns);
+    uint32_t at = place_of(order, record->values, order->n_columns);
     order->items = mem_grow(order->items, &order->cap, order->n + 1, sizeof *order->items);
     memmove(order->items + at + 1, order->items + at, (order->n - at) * sizeof *order->items);
     order->items[at] = record;
@@ -93,7 +95,7 @@ static void link_record(struct memory_order *order, struct record *record)
 
 static void unlink_record(struct memory_order *order, const struct record *record)
 {
-    uint32_t at = place_of(order, record->values + order->first, order->n_columns);
+    uint32_t at = place_of(order, record->values, order->n_columns);
     ASSERT(at < order->n);
     ASSERT(order->items[at] == record);
     order->n--;
@@ -128,7 +130,7 @@ uint32_t memory_table_from(const struct memory_table *table, const struct value 
 
 bool memory_table_at(const struct memory_table *table, uint32_t index, const struct value *key, uint32_t n)
 {
-    return index < table->by_key.n && compare_some(table->by_key.items[index]->values, key, n) == 0;
+    return index < table->by_key.n && compare_some(&table->by_key, table->by_key.items[index]->values, key, n) == 0;
 }
 
 /* ---- changes ---- */
@@ -186,7 +188,7 @@ enum err memory_table_put(struct memory_table *table, struct memory_journal *jou
     }
     struct record *before = memory_table_find(table, values);
     if (table->unique != MEMORY_NO_COLUMN) {
-        const struct record *other = look_up(&table->by_unique, values + table->unique);
+        const struct record *other = look_up(&table->by_unique, values);
         if (other != NULL && other != before) {
             return error_set(e, ERR_INVALID, "table %s: column %u must be unique", table->name, table->unique);
         }

@@ -24,19 +24,21 @@ struct record {
     struct value values[];
 };
 
-/* Records sorted by `n_columns` columns from `first` on. */
+/* Records sorted by `n_columns` columns from `first` on, perhaps inside their owner: the column 0. */
 struct memory_order {
     struct record **items;
     uint32_t n;
     uint32_t cap;
     uint32_t first;
     uint32_t n_columns;
+    bool by_owner;
 };
 
 struct memory_table {
     const char *name;
     uint32_t n_columns;
     uint32_t unique;            /* a column, besides the key, that no two records share; MEMORY_NO_COLUMN: none */
+    bool unique_by_owner;       /* no two records with the same column 0 */
     uint64_t required;          /* columns that are never NULL, one bit each */
     struct memory_order by_key; /* the key is the first columns */
     struct memory_order by_unique;

@@ -22,6 +22,8 @@
 #define BIGINT_OID 20
 #define BYTEA_OID 17
 #define TEXT_ARRAY_OID 1009
+#define BIGINT_ARRAY_OID 1016
+#define BYTEA_ARRAY_OID 1001
 
 static const char session_settings[] = "SET client_encoding = 'UTF8';"
                                        "SET synchronous_commit = on;"
@@ -166,6 +168,14 @@ void postgres__disconnect(struct postgres *pg)
     pg->conn = NULL;
     pg->is_schema_checked = false;
     pg->is_prepared = false;
+    pg->is_listening = false;
+}
+
+/* libpq would print what a server says in passing. All that matters comes back as an error, too. */
+static void ignore_notice(void *context, const char *text)
+{
+    UNUSED(context);
+    UNUSED(text);
 }
 
 /* Without blocking for longer than silence_ms at a time; libpq's own connect_timeout would not count here. */
@@ -186,6 +196,9 @@ static enum err connect_now(struct postgres *pg, struct error *e)
     pg->conn = PQconnectStartParams(keywords, values, 1);
     if (pg->conn == NULL || PQstatus(pg->conn) == CONNECTION_BAD) {
         status = PGRES_POLLING_FAILED;
+    }
+    if (pg->conn != NULL) {
+        PQsetNoticeProcessor(pg->conn, ignore_notice, NULL);
     }
     while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED) {
         if (!wait_socket(pg, status == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
@@ -306,9 +319,11 @@ void postgres__param_bytes(struct postgres_params *params, const void *bytes, si
     add_param(params, BYTEA_OID, bytes == NULL ? "" : bytes, n);
 }
 
-void postgres__param_texts(struct postgres_params *params, const struct postgres_array *texts)
+void postgres__param_array(struct postgres_params *params, const struct postgres_arrays *arrays, uint32_t column)
 {
-    add_param(params, TEXT_ARRAY_OID, texts->data, texts->n);
+    enum value_type type = arrays->types[column];
+    Oid oid = type == VALUE_IS_INT ? BIGINT_ARRAY_OID : type == VALUE_IS_TEXT ? TEXT_ARRAY_OID : BYTEA_ARRAY_OID;
+    add_param(params, oid, arrays->at[column].data, arrays->at[column].n);
 }
 
 static bool is_success(const PGresult *result)
@@ -373,6 +388,13 @@ enum err postgres__script(struct postgres *pg, const char *sql, struct error *e)
     return err;
 }
 
+enum err postgres__ask(struct postgres *pg, const char *sql, const struct postgres_params *params, PGresult **out,
+                       struct error *e)
+{
+    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
+    return err != ERR_OK ? err : postgres__query(pg, sql, params, out, e);
+}
+
 /* Throws away the rest of what a statement gives. */
 static void drain(struct postgres *pg)
 {
@@ -423,6 +445,49 @@ enum err postgres__copy_next(struct postgres *pg, char **out_data, size_t *out_n
     return err;
 }
 
+enum err postgres__copy_in_start(struct postgres *pg, const char *sql, struct error *e)
+{
+    PGresult *result = NULL;
+    enum err err = PQsendQuery(pg->conn, sql) == 0 ? postgres__lost(pg, e) : postgres__result(pg, &result, e);
+    if (err == ERR_OK && PQresultStatus(result) != PGRES_COPY_IN) {
+        err = result == NULL ? postgres__lost(pg, e) : postgres__failed(pg, result, e);
+        drain(pg);
+    }
+    PQclear(result);
+    return err;
+}
+
+/* All that was queued goes out before more is taken: libpq would keep any amount. */
+static enum err flush(struct postgres *pg, struct error *e)
+{
+    for (;;) {
+        int unsent = PQflush(pg->conn);
+        if (unsent <= 0) {
+            return unsent == 0 ? ERR_OK : postgres__lost(pg, e);
+        }
+        if (!wait_socket(pg, POLLIN | POLLOUT)) {
+            return silent(pg, e);
+        }
+        if (PQconsumeInput(pg->conn) == 0) {
+            return postgres__lost(pg, e);
+        }
+    }
+}
+
+enum err postgres__copy_in(struct postgres *pg, const char *data, size_t n, struct error *e)
+{
+    ASSERT(n <= INT32_MAX);
+    return PQputCopyData(pg->conn, data, (int)n) == 1 ? flush(pg, e) : postgres__lost(pg, e);
+}
+
+enum err postgres__copy_in_end(struct postgres *pg, struct error *e)
+{
+    PGresult *result = NULL;
+    enum err err = PQputCopyEnd(pg->conn, NULL) == 1 ? collect(pg, &result, e) : postgres__lost(pg, e);
+    PQclear(result);
+    return err;
+}
+
 enum err postgres__end(struct postgres *pg, enum err err, struct error *e)
 {
     if (err == ERR_OK) {
@@ -467,7 +532,7 @@ void postgres__write_columns(struct buf *sql, const struct table *table, const c
 {
     const char *separator = "";
     for (uint32_t i = 0; i < table->n_columns; i++) {
-        if (table->columns[i].kind != COLUMN_NEED) {
+        if (column_is_read(&table->columns[i])) {
             buf_format(sql, "%s%s.%s", separator, alias, table->columns[i].name);
             separator = ", ";
         }
@@ -481,7 +546,7 @@ enum err postgres__row_at(const PGresult *result, int row, const struct table *t
     int at = 0;
     for (uint32_t i = 0; i < table->n_columns; i++) {
         const struct column *column = &table->columns[i];
-        if (column->kind == COLUMN_NEED) {
+        if (!column_is_read(column)) {
             continue;
         }
         enum err err = table_set(made, column, postgres__value_at(result, row, at++, column_type(column)), arena, e);
@@ -502,6 +567,7 @@ static void close_store(struct store *store)
     postgres__arrays_deinit(&pg->arrays);
     postgres__batch_deinit(&pg->batch);
     arena_deinit(&pg->arena);
+    wake_deinit(&pg->wake);
     mem_free(pg->url);
     mem_free(pg);
 }
@@ -519,12 +585,21 @@ static const struct engine engine = {
     .load_job = postgres__load_job,
     .find_key = postgres__find_key,
     .payload = postgres__payload,
+    .payloads = postgres__payloads,
+    .results = postgres__results,
+    .known_jobs = postgres__known_jobs,
     .data_sets = postgres__data_sets,
     .inbox = postgres__inbox,
+    .listen = postgres__listen,
+    .wait = postgres__wait,
+    .interrupt = postgres__interrupt,
     .jobs = postgres__jobs,
     .tasks = postgres__tasks,
+    .task_results = postgres__task_results,
     .events = postgres__events,
     .prune = postgres__prune,
+    .summarize = postgres__summarize,
+    .target = &postgres__copy_target,
 };
 
 enum err postgres_open(const char *url, struct store **out_store, struct error *e)
@@ -542,7 +617,10 @@ enum err postgres_open(const char *url, struct store **out_store, struct error *
     struct postgres *pg = mem_calloc(1, sizeof *pg);
     pg->store.engine = &engine;
     pg->url = mem_strdup(url);
-    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, false, e);
+    enum err err = wake_init(&pg->wake, e);
+    if (err == ERR_OK) {
+        err = postgres__begin(pg, POSTGRES_SILENCE_MS, false, e);
+    }
     if (err != ERR_OK) {
         close_store(&pg->store);
         return err;

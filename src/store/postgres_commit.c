@@ -131,9 +131,23 @@ static bool has_changes(const struct table *table)
     return false;
 }
 
+/* A job in the place of one whose removal had begun: nothing of that is left. */
+static void write_revival(struct buf *sql, const struct table *table)
+{
+    for (uint32_t i = 0; i < table->n_columns; i++) {
+        const char *name = table->columns[i].name;
+        if (table->columns[i].role != ROLE_FIXED) {
+            continue;
+        }
+        buf_format(sql, ", %s = CASE WHEN o.kind >= 0 THEN o.%s ELSE ", name, name);
+        buf_format(sql, strcmp(name, "kind") == 0 ? "capstan.clear_job(o.job_id, excluded.%s) END" : "excluded.%s END",
+                   name);
+    }
+}
+
 static void write_new(struct buf *sql, const struct table *table)
 {
-    buf_format(sql, "INSERT INTO capstan.%s ", table->name);
+    buf_format(sql, "INSERT INTO capstan.%s AS o ", table->name);
     for (uint32_t i = 0; i < table->n_columns; i++) {
         buf_format(sql, "%s%s", i == 0 ? "(" : ", ", table->columns[i].name);
     }
@@ -142,6 +156,9 @@ static void write_new(struct buf *sql, const struct table *table)
     write_list(sql, table, ROLE_KEY, (struct list_form){" ON CONFLICT (", ", ", NULL});
     buf_text(sql, has_changes(table) ? ") DO UPDATE" : ") DO NOTHING");
     write_list(sql, table, ROLE_CHANGES, (struct list_form){" SET ", ", ", "excluded"});
+    if (table->kind == ROW_JOB) {
+        write_revival(sql, table);
+    }
 }
 
 /* The places of the rows with these keys, as k. */

@@ -39,6 +39,9 @@ static void write_select(struct buf *sql, const struct page_query *page)
 {
     buf_text(sql, "SELECT ");
     postgres__write_columns(sql, page->table, "t");
+    if (page->table->kind == ROW_TASK) {
+        buf_text(sql, ", (SELECT s.name FROM capstan.stages s WHERE s.job_id = t.job_id AND s.stage = t.stage)");
+    }
     buf_format(sql, " FROM capstan.%s t WHERE true%s", page->table->name, page->filter.data);
 }
 
@@ -67,6 +70,16 @@ struct page_form {
     bool of_any_state;
 };
 
+/* The last column of a page of tasks. */
+static const char *const *read_names(const PGresult *result, uint32_t n, struct arena *arena)
+{
+    const char **names = arena_alloc(arena, n * sizeof *names);
+    for (uint32_t i = 0; i < n; i++) {
+        names[i] = postgres__text_at(result, (int)i, PQnfields(result) - 1, arena);
+    }
+    return names;
+}
+
 /* Runs the query and frees it. Says whether there is more than the page has. */
 static enum err page_read(struct page_query *page, struct postgres *pg, struct page_form form, struct arena *arena,
                           struct page *out, bool *out_more, struct error *e)
@@ -92,9 +105,10 @@ static enum err page_read(struct page_query *page, struct postgres *pg, struct p
         err = postgres__row_at(result, (int)i, page->table, arena, &row, e);
         rows[i] = row;
     }
+    const char *const *names = page->table->kind == ROW_TASK ? read_names(result, n, arena) : NULL;
     PQclear(result);
     if (err == ERR_OK) {
-        *out = (struct page){.rows = rows, .n_rows = n};
+        *out = (struct page){.rows = rows, .n_rows = n, .names = names};
         *out_more = more && n > 0;
     }
     return err;
@@ -129,6 +143,7 @@ enum err postgres__jobs(struct store *store, const struct job_query *query, stru
         return wrong_place(e);
     }
     page_init(&page, ROW_JOB, query->limit);
+    buf_text(&page.filter, " AND t.kind >= 0"); /* else its removal has begun */
     if (query->state >= 0) {
         page_filter_int(&page, "t.state =", query->state);
     }

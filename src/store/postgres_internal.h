@@ -2,8 +2,8 @@
  * postgres_internal.h - the store on PostgreSQL: what its files share.
  *
  * postgres.c holds the connection: how it is made, how a statement runs, what an error means. postgres_schema.c,
- * postgres_leader.c, postgres_commit.c, postgres_read.c, postgres_history.c and postgres_prune.c are one part of store.h
- * each. postgres_batch.c nets out what a batch does to the same row; postgres_array.c writes values as binary arrays.
+ * postgres_leader.c, postgres_commit.c, postgres_read.c, postgres_lookup.c, postgres_history.c, postgres_prune.c and
+ * postgres_copy.c are one part of store.h each. postgres_batch.c nets out what a batch does to the same row; postgres_array.c writes values as binary arrays.
  *
  * Every call starts with postgres__begin, which connects again if need be. A call that fails with ERR_UNAVAILABLE has
  * closed the connection. Values travel in binary in both directions.
@@ -20,6 +20,7 @@
 #include "base/map.h"
 #include "store/engine.h"
 #include "store/table.h"
+#include "store/wake.h"
 
 /* How long the server may keep silent before the connection is given up. */
 #define POSTGRES_SILENCE_MS 70000           /* a little more than statement_timeout */
@@ -117,10 +118,15 @@ struct postgres {
     PGconn *conn; /* NULL: not connected */
     int64_t silence_ms;
     bool is_schema_checked;
-    bool is_prepared;   /* the statements of commits */
+    bool is_prepared;  /* the statements of commits */
+    bool wants_news;   /* store_listen was called */
+    bool is_listening; /* and this connection knows */
+    struct wake wake;
     struct arena arena; /* of the call under way */
     struct postgres_arrays arrays;
     struct postgres_batch batch;
+    struct buf copy; /* of a copy under way: what was not sent yet */
+    uint32_t copy_columns;
 };
 
 static inline struct postgres *postgres__of(struct store *store)
@@ -149,7 +155,8 @@ struct postgres_params {
 void postgres__param_text(struct postgres_params *params, const char *text);
 void postgres__param_int(struct postgres_params *params, int64_t number);
 void postgres__param_bytes(struct postgres_params *params, const void *bytes, size_t n);
-void postgres__param_texts(struct postgres_params *params, const struct postgres_array *texts);
+/* The array of that column, once the arrays are finished. */
+void postgres__param_array(struct postgres_params *params, const struct postgres_arrays *arrays, uint32_t column);
 
 /*
  * Runs one statement and waits for it; `params` NULL: there are none. The caller clears the result. ERR_BUSY: a lock was
@@ -164,6 +171,15 @@ MUST_USE enum err postgres__run(struct postgres *pg, const char *sql, const stru
 MUST_USE enum err postgres__script(struct postgres *pg, const char *sql, struct error *e);
 /* Ends a transaction: commits if `err` is ERR_OK, else rolls back and returns `err`. */
 MUST_USE enum err postgres__end(struct postgres *pg, enum err err, struct error *e);
+
+/* Begins a call and runs one statement. */
+MUST_USE enum err postgres__ask(struct postgres *pg, const char *sql, const struct postgres_params *params,
+                                PGresult **out, struct error *e);
+
+/* Sends rows to COPY ... FROM STDIN (FORMAT binary): the whole stream in pieces, then its end. */
+MUST_USE enum err postgres__copy_in_start(struct postgres *pg, const char *sql, struct error *e);
+MUST_USE enum err postgres__copy_in(struct postgres *pg, const char *data, size_t n, struct error *e);
+MUST_USE enum err postgres__copy_in_end(struct postgres *pg, struct error *e);
 
 /* Gives the rows of a query without parameters one by one, each as the message of a binary COPY, NULL at the end. */
 MUST_USE enum err postgres__copy_start(struct postgres *pg, const char *query, struct error *e);
@@ -218,6 +234,20 @@ enum err postgres__data_sets(struct store *store, struct arena *arena, const str
                              struct error *e);
 enum err postgres__inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
                          uint32_t *out_n, struct error *e);
+
+enum err postgres__payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
+                            struct arena *arena, struct found_bytes *out, struct error *e);
+enum err postgres__results(struct store *store, const char *job_id, const uint32_t *stages, uint32_t n,
+                           struct arena *arena, struct task_result *out, struct error *e);
+enum err postgres__task_results(struct store *store, const char *job_id, int64_t after_stage, uint32_t limit,
+                                struct arena *arena, const struct task_result **out, uint32_t *out_n, struct error *e);
+enum err postgres__known_jobs(struct store *store, const char *const *job_ids, uint32_t n, bool *out_known,
+                              struct error *e);
+enum err postgres__listen(struct store *store, struct error *e);
+enum err postgres__wait(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e);
+void postgres__interrupt(struct store *store);
+enum err postgres__summarize(struct store *store, struct store_summary *out, struct error *e);
+extern const struct copy_target postgres__copy_target;
 
 enum err postgres__jobs(struct store *store, const struct job_query *query, struct arena *arena, struct page *out,
                         struct error *e);

@@ -1,23 +1,34 @@
 /*
- * Pruning: one transaction under the fence. Jobs that somebody has locked are left for the next time. Events go in the
- * order of their numbers, and the newest one stays, because the next number follows from it.
+ * Pruning: a small transaction under the fence. Jobs that somebody has locked are left for the next time. Jobs with more
+ * rows than one call may remove are hidden first (kind -1) and then go piece by piece; they sort before all others, so the
+ * next call goes on with them. Events go in the order of their numbers, and the newest one stays, because the next number
+ * follows from it.
  */
 #include "store/postgres_internal.h"
+
+/* Rows of jobs that one call removes: some 100 ms, for which a commit may have to wait. */
+#define PRUNE_ROWS_MAX 10000
 
 static const char find_jobs_sql[] = "SELECT job_id FROM capstan.jobs WHERE state >= 2 AND finished_at_ms < $1 "
                                     "ORDER BY finished_at_ms LIMIT $2 FOR UPDATE SKIP LOCKED";
 
-/* Everything that belongs to jobs; the jobs themselves last. */
-static const char *const remove_jobs_sql[] = {
-    "DELETE FROM capstan.payloads WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.execution_idempotency WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.results WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.map_outputs WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.task_leases WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.tasks WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.stages WHERE job_id = ANY ($1)",
-    "DELETE FROM capstan.jobs WHERE job_id = ANY ($1)",
+/* At most $2 rows of all these jobs. */
+#define REMOVE(table)                                                                                                  \
+    "WITH gone AS (DELETE FROM capstan." table                                                                         \
+    " WHERE ctid = ANY (ARRAY(SELECT l.at FROM (SELECT unnest($1::text[]) AS job_id) u, "                              \
+    "LATERAL (SELECT x.ctid AS at FROM capstan." table                                                                 \
+    " x WHERE x.job_id = u.job_id OFFSET 0) l LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone"
+
+static const char *const remove_parts_sql[] = {
+    REMOVE("payloads"),    REMOVE("execution_idempotency"), REMOVE("results"),
+    REMOVE("map_outputs"), REMOVE("task_leases"),           REMOVE("tasks"),
+    REMOVE("stages"),
 };
+
+static const char remove_jobs_sql[] = "DELETE FROM capstan.jobs WHERE job_id = ANY ($1)";
+
+static const char hide_jobs_sql[] = "UPDATE capstan.jobs SET kind = -1, finished_at_ms = -9223372036854775808 "
+                                    "WHERE job_id = ANY ($1)";
 
 /* The oldest events; one more than may go, because the last one stays. */
 static const char find_events_sql[] = "SELECT seq, at_ms FROM capstan.task_events ORDER BY seq LIMIT $1";
@@ -29,6 +40,30 @@ static enum err check_fence(struct postgres *pg, const struct fence *fence, stru
     struct postgres_params params = {0};
     postgres__param_fence(&params, fence);
     return postgres__run(pg, "SELECT capstan.fence($1, $2)", &params, e);
+}
+
+/* All that belongs to the jobs in the arrays, or as much as may go. */
+static enum err remove_jobs(struct postgres *pg, bool *out_more, struct error *e)
+{
+    struct postgres_params jobs = {0};
+    int64_t room = PRUNE_ROWS_MAX;
+    postgres__param_array(&jobs, &pg->arrays, 0);
+    for (size_t i = 0; i < ARRAY_LEN(remove_parts_sql); i++) {
+        PGresult *result = NULL;
+        struct postgres_params params = jobs;
+        postgres__param_int(&params, room);
+        enum err err = postgres__query(pg, remove_parts_sql[i], &params, &result, e);
+        if (err != ERR_OK) {
+            return err;
+        }
+        room -= postgres__int_at(result, 0, 0);
+        PQclear(result);
+        if (room <= 0) {
+            *out_more = true;
+            return postgres__run(pg, hide_jobs_sql, &jobs, e);
+        }
+    }
+    return postgres__run(pg, remove_jobs_sql, &jobs, e);
 }
 
 static enum err prune_jobs(struct postgres *pg, int64_t before_ms, uint32_t limit, bool *out_more, struct error *e)
@@ -54,12 +89,7 @@ static enum err prune_jobs(struct postgres *pg, int64_t before_ms, uint32_t limi
         return ERR_OK;
     }
     postgres__arrays_finish(&pg->arrays);
-    params = (struct postgres_params){0};
-    postgres__param_texts(&params, &pg->arrays.at[0]);
-    for (size_t i = 0; i < ARRAY_LEN(remove_jobs_sql) && err == ERR_OK; i++) {
-        err = postgres__run(pg, remove_jobs_sql[i], &params, e);
-    }
-    return err;
+    return remove_jobs(pg, out_more, e);
 }
 
 /* Events go as long as they are old and not the newest of all. */
@@ -91,10 +121,9 @@ enum err postgres__prune(struct store *store, const struct fence *fence, int64_t
     struct postgres *pg = postgres__of(store);
     bool more_jobs = false;
     bool more_events = false;
-    enum err err = postgres__begin(pg, POSTGRES_PATIENT_SILENCE_MS, true, e);
+    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
     if (err == ERR_OK) {
-        /* A job can be very large, and its removal holds nobody up. */
-        err = postgres__script(pg, "BEGIN; SET LOCAL statement_timeout = 600000", e);
+        err = postgres__script(pg, "BEGIN", e);
     }
     if (err == ERR_OK) {
         err = check_fence(pg, fence, e);

@@ -108,7 +108,7 @@ static enum err give_row(struct postgres *pg, struct message *message, const str
     for (uint32_t i = 0; i < table->n_columns; i++) {
         const struct column *column = &table->columns[i];
         struct value value;
-        if (column->kind == COLUMN_NEED) {
+        if (!column_is_read(column)) {
             continue;
         }
         enum err err = take_value(message, column_type(column), &value) ? table_set(row, column, value, &pg->arena, e)
@@ -253,7 +253,7 @@ static enum err load_job_table(struct postgres *pg, enum row_kind kind, const ch
     if (literal == NULL) {
         return error_set(e, ERR_NOT_FOUND, "there is no such job"); /* its id is not even a text */
     }
-    buf_format(&filter, "t.job_id = %s", literal);
+    buf_format(&filter, "t.job_id = %s%s", literal, kind == ROW_JOB ? " AND t.kind >= 0" : "");
     enum err err = load_whole(pg, kind, filter.data, sink, e);
     buf_deinit(&filter);
     PQfreemem(literal);
@@ -280,14 +280,6 @@ enum err postgres__load_job(struct store *store, const char *job_id, store_row_f
 
 /* ---- single things ---- */
 
-/* Begins a call and runs one statement. */
-static enum err ask(struct postgres *pg, const char *sql, const struct postgres_params *params, PGresult **out,
-                    struct error *e)
-{
-    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
-    return err != ERR_OK ? err : postgres__query(pg, sql, params, out, e);
-}
-
 enum err postgres__find_key(struct store *store, const char *idempotency_key, int64_t not_before_ms,
                             struct arena *arena, const char **out_job_id, struct error *e)
 {
@@ -295,10 +287,11 @@ enum err postgres__find_key(struct store *store, const char *idempotency_key, in
     struct postgres_params params = {0};
     postgres__param_text(&params, idempotency_key);
     postgres__param_int(&params, not_before_ms);
-    enum err err = ask(postgres__of(store),
-                       "SELECT job_id FROM capstan.jobs WHERE idempotency_key = $1 AND submitted_at_ms >= $2 "
-                       "ORDER BY submitted_at_ms DESC LIMIT 1",
-                       &params, &result, e);
+    enum err err = postgres__ask(
+        postgres__of(store),
+        "SELECT job_id FROM capstan.jobs WHERE idempotency_key = $1 AND submitted_at_ms >= $2 AND kind >= 0 "
+        "ORDER BY submitted_at_ms DESC LIMIT 1",
+        &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -318,8 +311,9 @@ enum err postgres__payload(struct store *store, const char *job_id, const struct
     struct postgres_params params = {0};
     postgres__param_text(&params, job_id);
     postgres__param_bytes(&params, digest, sizeof *digest);
-    enum err err = ask(postgres__of(store), "SELECT bytes FROM capstan.payloads WHERE job_id = $1 AND digest = $2",
-                       &params, &result, e);
+    enum err err =
+        postgres__ask(postgres__of(store), "SELECT bytes FROM capstan.payloads WHERE job_id = $1 AND digest = $2",
+                      &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -337,8 +331,8 @@ enum err postgres__data_sets(struct store *store, struct arena *arena, const str
                              struct error *e)
 {
     PGresult *result = NULL;
-    enum err err =
-        ask(postgres__of(store), "SELECT name, source, format FROM capstan.data_sets ORDER BY name", NULL, &result, e);
+    enum err err = postgres__ask(postgres__of(store),
+                                 "SELECT name, source, format FROM capstan.data_sets ORDER BY name", NULL, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -363,9 +357,9 @@ enum err postgres__inbox(struct store *store, uint32_t limit, struct arena *aren
     PGresult *result = NULL;
     struct postgres_params params = {0};
     postgres__param_int(&params, limit);
-    enum err err = ask(postgres__of(store),
-                       "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED",
-                       &params, &result, e);
+    enum err err = postgres__ask(
+        postgres__of(store), "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED",
+        &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }

@@ -116,6 +116,7 @@ static void sqlite_close(struct store *store)
     sqlite__finalize_all(s);
     sqlite3_close(s->db);
     sqlite__unlock(s); /* last: whoever gets it finds the database closed */
+    wake_deinit(&s->wake);
     arena_deinit(&s->arena);
     mem_free(s);
 }
@@ -186,7 +187,10 @@ enum err sqlite_open(const char *url, struct store **out_store, struct error *e)
     for (uint32_t kind = 0; kind < ROW_META; kind++) {
         s->tables[kind] = table_of((enum row_kind)kind);
     }
-    enum err err = set_up(s, path, e);
+    enum err err = wake_init(&s->wake, e);
+    if (err == ERR_OK) {
+        err = set_up(s, path, e);
+    }
     if (err != ERR_OK) {
         sqlite_close(&s->store);
         return err;
@@ -208,10 +212,19 @@ static const struct engine sqlite_engine = {
     .load_job = sqlite__load_job,
     .find_key = sqlite__find_key,
     .payload = sqlite__payload,
+    .payloads = sqlite__payloads,
+    .results = sqlite__results,
+    .known_jobs = sqlite__known_jobs,
     .data_sets = sqlite__data_sets,
     .inbox = sqlite__inbox,
+    .listen = sqlite__listen,
+    .wait = sqlite__wait,
+    .interrupt = sqlite__interrupt,
     .jobs = sqlite__jobs,
     .tasks = sqlite__tasks,
+    .task_results = sqlite__task_results,
     .events = sqlite__events,
     .prune = sqlite__prune,
+    .summarize = sqlite__summarize,
+    .source = &sqlite__copy_source,
 };

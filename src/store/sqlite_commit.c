@@ -51,10 +51,12 @@ static enum err put_row(struct sqlite *s, const struct table *table, const struc
         }
     }
     err = sqlite__run(s, stmt, e);
-    arena_reset(&s->arena);
     if (err == ERR_OK && is_new && row->kind == ROW_JOB && sqlite3_changes(s->db) == 0) {
-        err = error_set(e, ERR_INVALID, "an old job with this id is being removed; it takes a moment");
+        /* An old job of this id is being removed. What is left of it goes now, so that its id is free. */
+        err = sqlite__remove_job(s, ((const struct row_job *)(const void *)row)->job_id, e);
+        err = err == ERR_OK ? sqlite__run(s, stmt, e) : err; /* what was bound is still bound */
     }
+    arena_reset(&s->arena);
     return err;
 }
 

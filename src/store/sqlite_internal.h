@@ -2,8 +2,8 @@
  * sqlite_internal.h - the store on SQLite: what its files share.
  *
  * sqlite.c opens and closes; sqlite_statement.c holds all SQL but that of the migrations, prepared when it is first
- * needed; sqlite_schema.c, sqlite_leader.c, sqlite_commit.c, sqlite_read.c and sqlite_prune.c are one part of store.h
- * each. Functions that return `enum err` leave no statement running and no transaction open unless they say so.
+ * needed; sqlite_schema.c, sqlite_leader.c, sqlite_commit.c, sqlite_read.c, sqlite_lookup.c, sqlite_prune.c and
+ * sqlite_copy.c are one part of store.h each. Functions that return `enum err` leave no statement running and no transaction open unless they say so.
  */
 #ifndef CAPSTAN_STORE_SQLITE_INTERNAL_H
 #define CAPSTAN_STORE_SQLITE_INTERNAL_H
@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "store/engine.h"
 #include "store/table.h"
+#include "store/wake.h"
 
 enum sqlite_statement {
     SQL_BEGIN_READ,
@@ -78,12 +79,19 @@ enum sqlite_statement {
     SQL_PRUNE_TASKS,
     SQL_PRUNE_STAGES,
     SQL_PRUNE_JOB,
+    SQL_KNOWN_JOB,
+    SQL_TASK_RESULT,
+    SQL_TASK_RESULTS,
+    SQL_SUMMARY,
+    SQL_EPOCH,
     SQL_COUNT
 };
 
 struct sqlite {
     struct store store;
     sqlite3 *db;
+    struct wake wake;
+    bool is_listening;
     int lock_fd;                          /* of the lock file while this store leads; -1 */
     uint64_t epoch;                       /* in which it leads */
     bool is_current;                      /* the schema has been seen to be what this program knows */
@@ -142,6 +150,17 @@ void sqlite__bind_token(sqlite3_stmt *stmt, int at, const struct lease_token *to
 const char *sqlite__text(sqlite3_stmt *stmt, int at, struct arena *arena);
 const void *sqlite__bytes(sqlite3_stmt *stmt, int at, struct arena *arena, size_t *out_n);
 
+/* ---- sqlite_read.c ---- */
+
+/* A column of the current row, where it lies. */
+struct value sqlite__value(sqlite3_stmt *stmt, int at);
+
+/* The statement, once the schema is known to be there. */
+MUST_USE enum err sqlite__open_read(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e);
+
+/* Makes room for item `n` of an array in the arena, which doubles as it grows. Returns the array. */
+void *sqlite__append(struct arena *arena, void *items, uint32_t n, size_t size);
+
 /* ---- sqlite_schema.c ---- */
 
 MUST_USE enum err sqlite__schema(struct store *store, struct migration_status *out, struct error *e);
@@ -162,10 +181,12 @@ MUST_USE enum err sqlite__leader(struct store *store, struct arena *arena, struc
 /* Begins a write transaction if `fence` is the leader's. ERR_FENCED if not. */
 MUST_USE enum err sqlite__begin_fenced(struct sqlite *s, const struct fence *fence, struct error *e);
 
+/* Takes the lock file; ERR_BUSY if another store has it. `out_taken` false: it was this store's already. */
+MUST_USE enum err sqlite__lock(struct sqlite *s, bool *out_taken, struct error *e);
 /* Lets go of the lock file, if this store holds it. */
 void sqlite__unlock(struct sqlite *s);
 
-/* ---- sqlite_commit.c, sqlite_read.c, sqlite_prune.c ---- */
+/* ---- sqlite_commit.c, sqlite_read.c, sqlite_lookup.c, sqlite_copy.c, sqlite_prune.c ---- */
 
 MUST_USE enum err sqlite__commit_batch(struct store *store, const struct fence *fence, const struct batch *batch,
                                        struct error *e);
@@ -181,12 +202,30 @@ MUST_USE enum err sqlite__data_sets(struct store *store, struct arena *arena, co
                                     uint32_t *out_n, struct error *e);
 MUST_USE enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena,
                                 const struct inbox_entry **out, uint32_t *out_n, struct error *e);
+MUST_USE enum err sqlite__payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
+                                   struct arena *arena, struct found_bytes *out, struct error *e);
+MUST_USE enum err sqlite__results(struct store *store, const char *job_id, const uint32_t *stages, uint32_t n,
+                                  struct arena *arena, struct task_result *out, struct error *e);
+MUST_USE enum err sqlite__task_results(struct store *store, const char *job_id, int64_t after_stage, uint32_t limit,
+                                       struct arena *arena, const struct task_result **out, uint32_t *out_n,
+                                       struct error *e);
+MUST_USE enum err sqlite__known_jobs(struct store *store, const char *const *job_ids, uint32_t n, bool *out_known,
+                                     struct error *e);
+MUST_USE enum err sqlite__listen(struct store *store, struct error *e);
+MUST_USE enum err sqlite__wait(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e);
+void sqlite__interrupt(struct store *store);
+MUST_USE enum err sqlite__summarize(struct store *store, struct store_summary *out, struct error *e);
+extern const struct copy_source sqlite__copy_source;
+
 MUST_USE enum err sqlite__jobs(struct store *store, const struct job_query *query, struct arena *arena,
                                struct page *out, struct error *e);
 MUST_USE enum err sqlite__tasks(struct store *store, const struct task_query *query, struct arena *arena,
                                 struct page *out, struct error *e);
 MUST_USE enum err sqlite__events(struct store *store, const struct event_query *query, struct arena *arena,
                                  struct page *out, uint64_t *out_pruned_seq, struct error *e);
+
+/* Removes all that is left of a job, inside a transaction. */
+MUST_USE enum err sqlite__remove_job(struct sqlite *s, const char *job_id, struct error *e);
 
 MUST_USE enum err sqlite__prune(struct store *store, const struct fence *fence, int64_t before_ms, uint32_t limit,
                                 bool *out_more, struct error *e);

@@ -34,8 +34,7 @@ static enum err lock_refused(struct sqlite *s, const char *path, int fd, struct 
     return err;
 }
 
-/* Takes the lock; ERR_BUSY if somebody has it. `out_taken` false: it was this store's already. */
-static enum err take_lock(struct sqlite *s, bool *out_taken, struct error *e)
+enum err sqlite__lock(struct sqlite *s, bool *out_taken, struct error *e)
 {
     char path[4096];
     char holder[24];
@@ -137,21 +136,39 @@ static enum err write_claim(struct sqlite *s, const struct leader_claim *claim, 
     return sqlite__finish(s, err, e);
 }
 
+/*
+ * A store that has the lock leads already, as long as the row is its own and its time has not run out: with every engine
+ * such a leader is told that somebody leads, even if that is itself.
+ */
+static enum err refuse_itself(struct sqlite *s, struct arena *arena, struct leader *out, struct error *e)
+{
+    struct leader present;
+    enum err err = read_leader(s, arena, &present, NULL);
+    if (err == ERR_OK && present.fence.epoch == s->epoch && present.expires_in_ms > 0) {
+        *out = present;
+        return error_set(e, ERR_BUSY, "%s leads", present.node_id);
+    }
+    return ERR_OK;
+}
+
 enum err sqlite__lead(struct store *store, const struct leader_claim *claim, struct arena *arena, struct leader *out,
                       struct error *e)
 {
     struct sqlite *s = sqlite__of(store);
-    bool taken;
+    bool taken = false;
     uint64_t epoch = 0;
     enum err err = sqlite__need_schema(s, e);
     if (err == ERR_OK) {
-        err = take_lock(s, &taken, e);
+        err = sqlite__lock(s, &taken, e);
     }
     if (err == ERR_BUSY) {
         struct leader present = {.node_id = "", .address = ""};
         enum err ignored = read_leader(s, arena, &present, NULL); /* it may not have got that far yet */
         UNUSED(ignored);
         *out = present;
+    }
+    if (err == ERR_OK && !taken) {
+        err = refuse_itself(s, arena, out, e);
     }
     if (err != ERR_OK) {
         return err;

@@ -92,6 +92,12 @@ static enum err prune_job(struct pruning *p, const char *job_id, struct error *e
     return run_for_job(p, SQL_PRUNE_JOB, job_id, e);
 }
 
+enum err sqlite__remove_job(struct sqlite *s, const char *job_id, struct error *e)
+{
+    struct pruning p = {.s = s, .room = INT64_MAX};
+    return prune_job(&p, job_id, e);
+}
+
 /* A list of names. */
 struct victim {
     struct victim *next;

@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-static struct value column_value(sqlite3_stmt *stmt, int at)
+struct value sqlite__value(sqlite3_stmt *stmt, int at)
 {
     switch (sqlite3_column_type(stmt, at)) {
     case SQLITE_INTEGER:
@@ -34,7 +34,7 @@ static enum err read_row(sqlite3_stmt *stmt, const struct table *table, struct a
 {
     struct row *row = table_row(table, arena);
     for (uint32_t i = 0; i < table->n_columns; i++) {
-        enum err err = table_set(row, &table->columns[i], column_value(stmt, (int)i), arena, e);
+        enum err err = table_set(row, &table->columns[i], sqlite__value(stmt, (int)i), arena, e);
         if (err != ERR_OK) {
             sqlite3_reset(stmt);
             return err;
@@ -151,8 +151,7 @@ enum err sqlite__load_job(struct store *store, const char *job_id, store_row_fn 
 
 /* ---- single things ---- */
 
-/* The statement, once the schema is known to be there. */
-static enum err open_read(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e)
+enum err sqlite__open_read(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e)
 {
     enum err err = sqlite__need_schema(s, e);
     return err != ERR_OK ? err : sqlite__statement(s, which, out, e);
@@ -164,7 +163,7 @@ enum err sqlite__find_key(struct store *store, const char *idempotency_key, int6
     struct sqlite *s = sqlite__of(store);
     sqlite3_stmt *stmt;
     bool is_row;
-    enum err err = open_read(s, SQL_FIND_KEY, &stmt, e);
+    enum err err = sqlite__open_read(s, SQL_FIND_KEY, &stmt, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -187,7 +186,7 @@ enum err sqlite__payload(struct store *store, const char *job_id, const struct d
     struct sqlite *s = sqlite__of(store);
     sqlite3_stmt *stmt;
     bool is_row;
-    enum err err = open_read(s, SQL_PAYLOAD, &stmt, e);
+    enum err err = sqlite__open_read(s, SQL_PAYLOAD, &stmt, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -204,8 +203,7 @@ enum err sqlite__payload(struct store *store, const char *job_id, const struct d
     return err;
 }
 
-/* Appends to an array in the arena, which doubles as it grows. */
-static void *append(struct arena *arena, void *items, uint32_t n, size_t size)
+void *sqlite__append(struct arena *arena, void *items, uint32_t n, size_t size)
 {
     if (n > 0 && (n & (n - 1)) != 0) {
         return items; /* it grows when n is 0 and at powers of two */
@@ -225,9 +223,9 @@ enum err sqlite__data_sets(struct store *store, struct arena *arena, const struc
     sqlite3_stmt *stmt;
     bool is_row;
     uint32_t n = 0;
-    enum err err = open_read(s, SQL_DATA_SETS, &stmt, e);
+    enum err err = sqlite__open_read(s, SQL_DATA_SETS, &stmt, e);
     while (err == ERR_OK && (err = sqlite__next(s, stmt, &is_row, e)) == ERR_OK && is_row) {
-        sets = append(arena, sets, n, sizeof *sets);
+        sets = sqlite__append(arena, sets, n, sizeof *sets);
         sets[n++] = (struct data_set){.name = sqlite__text(stmt, 0, arena),
                                       .source = sqlite__text(stmt, 1, arena),
                                       .format = sqlite__text(stmt, 2, arena)};
@@ -247,12 +245,12 @@ enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena,
     sqlite3_stmt *stmt;
     bool is_row;
     uint32_t n = 0;
-    enum err err = open_read(s, SQL_INBOX, &stmt, e);
+    enum err err = sqlite__open_read(s, SQL_INBOX, &stmt, e);
     if (err == ERR_OK) {
         sqlite3_bind_int64(stmt, 1, limit);
     }
     while (err == ERR_OK && (err = sqlite__next(s, stmt, &is_row, e)) == ERR_OK && is_row) {
-        entries = append(arena, entries, n, sizeof *entries);
+        entries = sqlite__append(arena, entries, n, sizeof *entries);
         struct inbox_entry *entry = &entries[n++];
         entry->id = (uint64_t)sqlite3_column_int64(stmt, 0);
         entry->job_id = sqlite__text(stmt, 1, arena);
@@ -275,18 +273,23 @@ static enum err read_page(struct sqlite *s, sqlite3_stmt *stmt, enum row_kind ki
                           struct page *out, bool *out_more, struct error *e)
 {
     const struct row **rows = NULL;
+    const char **names = NULL;
     uint32_t n = 0;
     bool is_row = false;
     enum err err = ERR_OK;
     while (err == ERR_OK && (err = sqlite__next(s, stmt, &is_row, e)) == ERR_OK && is_row && n < limit) {
         struct row *row = NULL;
+        if (kind == ROW_TASK) { /* before the row, which resets the statement if it is damaged */
+            names = sqlite__append(arena, names, n, sizeof(const char *));
+            names[n] = sqlite__text(stmt, (int)s->tables[kind]->n_columns, arena);
+        }
         err = read_row(stmt, s->tables[kind], arena, &row, e);
-        rows = append(arena, rows, n, sizeof(const struct row *));
+        rows = sqlite__append(arena, rows, n, sizeof(const struct row *));
         rows[n++] = row;
     }
     if (err == ERR_OK) {
         sqlite3_reset(stmt);
-        *out = (struct page){.rows = rows, .n_rows = n};
+        *out = (struct page){.rows = rows, .n_rows = n, .names = names};
         *out_more = is_row && n > 0;
     }
     return err;
@@ -325,7 +328,7 @@ enum err sqlite__jobs(struct store *store, const struct job_query *query, struct
     if (job_id != NULL && !take_number(&job_id, &submitted_at_ms)) {
         return bad_token(e);
     }
-    enum err err = open_read(s, (enum sqlite_statement)which, &stmt, e);
+    enum err err = sqlite__open_read(s, (enum sqlite_statement)which, &stmt, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -369,7 +372,7 @@ enum err sqlite__tasks(struct store *store, const struct task_query *query, stru
             return bad_token(e);
         }
     }
-    enum err err = open_read(s, (enum sqlite_statement)which, &stmt, e);
+    enum err err = sqlite__open_read(s, (enum sqlite_statement)which, &stmt, e);
     if (err != ERR_OK) {
         return err;
     }

@@ -32,6 +32,14 @@
 /* The same of a table in which only live jobs have rows: their end takes them away. */
 #define OF_LIVE_JOBS_ONLY(table) "FROM " table " t CROSS JOIN jobs j ON j.job_id = t.job_id WHERE j.state < 2"
 
+/* One more column of a page of tasks. */
+#define STAGE_NAME ", (SELECT s.name FROM stages s WHERE s.job_id = t.job_id AND s.stage = t.stage) "
+
+/* What store_results tells of a task of job ?1. */
+#define TASK_RESULT                                                                                                    \
+    "SELECT t.stage, t.state, (SELECT s.name FROM stages s WHERE s.job_id = ?1 AND s.stage = t.stage), "               \
+    "(SELECT p.bytes FROM payloads p WHERE p.job_id = ?1 AND p.digest = t.result) FROM tasks t WHERE t.job_id = ?1 "
+
 /* At most ?2 rows of a job. */
 #define PRUNE(table, key)                                                                                              \
     "DELETE FROM " table " WHERE job_id = ?1 AND (" key ") IN (SELECT " key " FROM " table                             \
@@ -102,10 +110,11 @@ static const struct {
     [SQL_PAGE_JOBS_OF_STATE] = {ROW_JOB, PAGE_JOBS(JOBS_OF("state = ?4", "jobs_by_state"))},
     [SQL_PAGE_JOBS_OF_NAME] = {ROW_JOB, PAGE_JOBS(JOBS_OF_ALL("name = ?5 AND ", "jobs_by_name"))},
     [SQL_PAGE_JOBS_OF_BOTH] = {ROW_JOB, PAGE_JOBS(JOBS_OF("name = ?5 AND state = ?4", "jobs_by_name"))},
-    [SQL_PAGE_TASKS] = {ROW_TASK, "FROM tasks t WHERE t.job_id = ?1 AND (t.stage, t.task) > (?2, ?3) "
-                                  "ORDER BY t.stage, t.task LIMIT ?4"},
-    [SQL_PAGE_TASKS_OF_STATE] = {ROW_TASK, "FROM tasks t WHERE t.job_id = ?1 AND (t.stage, t.task) > (?2, ?3) "
-                                           "AND t.state = ?5 ORDER BY t.stage, t.task LIMIT ?4"},
+    [SQL_PAGE_TASKS] = {ROW_TASK, STAGE_NAME "FROM tasks t WHERE t.job_id = ?1 AND (t.stage, t.task) > (?2, ?3) "
+                                             "ORDER BY t.stage, t.task LIMIT ?4"},
+    [SQL_PAGE_TASKS_OF_STATE] = {ROW_TASK, STAGE_NAME "FROM tasks t WHERE t.job_id = ?1 "
+                                                      "AND (t.stage, t.task) > (?2, ?3) AND t.state = ?5 "
+                                                      "ORDER BY t.stage, t.task LIMIT ?4"},
     [SQL_PAGE_EVENTS] = {ROW_EVENT, "FROM task_events t WHERE t.seq > ?1 ORDER BY t.seq LIMIT ?2"},
     [SQL_PAGE_EVENTS_OF_JOB] = {ROW_EVENT, "FROM task_events t INDEXED BY task_events_of_job "
                                            "WHERE t.job_id = ?3 AND t.seq > ?1 ORDER BY t.seq LIMIT ?2"},
@@ -125,6 +134,17 @@ static const struct {
     [SQL_PRUNE_TASKS] = {NO_ROWS, PRUNE("tasks", "stage, task")},
     [SQL_PRUNE_STAGES] = {NO_ROWS, PRUNE("stages", "stage")},
     [SQL_PRUNE_JOB] = {NO_ROWS, "DELETE FROM jobs WHERE job_id = ?1"},
+
+    [SQL_KNOWN_JOB] = {NO_ROWS, "SELECT 1 FROM jobs WHERE job_id = ?1 AND kind >= 0"},
+    [SQL_TASK_RESULT] = {NO_ROWS, TASK_RESULT "AND t.stage = ?2 AND t.task = 0"},
+    [SQL_TASK_RESULTS] = {NO_ROWS, TASK_RESULT "AND t.stage > ?2 AND t.task = 0 ORDER BY t.stage LIMIT ?3"},
+    [SQL_SUMMARY] = {NO_ROWS, "SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 0 LIMIT ?1)), "
+                              "(SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 1 LIMIT ?1)), "
+                              "(SELECT count(*) FROM (SELECT 1 FROM distributed_nodes LIMIT ?1)), "
+                              "(SELECT count(*) FROM (SELECT 1 FROM inbox LIMIT ?1)), "
+                              "(SELECT max(seq) FROM task_events), "
+                              "(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())"},
+    [SQL_EPOCH] = {NO_ROWS, "SELECT epoch FROM cluster_leader WHERE id = 1"},
 };
 
 static enum err prepare(struct sqlite *s, const char *text, sqlite3_stmt **out, struct error *e)
@@ -157,19 +177,30 @@ enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite
 
 /* ---- rows into tables; parameter i + 1 is column i everywhere ---- */
 
-/* " SET column = ?number, ..." for all that is not the key, or for all that changes. */
-static void write_settings(struct buf *text, const struct table *table, bool is_new)
+/* " SET column = ?number, ..." for all that changes. */
+static void write_settings(struct buf *text, const struct table *table)
 {
     const char *separator = " SET ";
     for (uint32_t i = 0; i < table->n_columns; i++) {
         const struct column *column = &table->columns[i];
-        if (column->role == ROLE_CHANGES || (is_new && column->role == ROLE_FIXED)) {
+        if (column->role == ROLE_CHANGES) {
             buf_format(text, "%s%s = ?%u", separator, column->name, i + 1);
             separator = ", ";
         }
     }
 }
 
+static bool has_changes(const struct table *table)
+{
+    for (uint32_t i = 0; i < table->n_columns; i++) {
+        if (table->columns[i].role == ROLE_CHANGES) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is there under the key keeps its fixed columns. */
 static void write_new(struct buf *text, const struct table *table)
 {
     buf_format(text, "INSERT INTO %s", table->name);
@@ -184,8 +215,8 @@ static void write_new(struct buf *text, const struct table *table)
         buf_format(text, "%s%s", separator, table->columns[i].name);
         separator = ", ";
     }
-    buf_text(text, ") DO UPDATE");
-    write_settings(text, table, true);
+    buf_text(text, has_changes(table) ? ") DO UPDATE" : ") DO NOTHING");
+    write_settings(text, table);
     if (table->kind == ROW_JOB) {
         buf_text(text, " WHERE kind <> " HIDDEN_KIND);
     }
@@ -194,7 +225,7 @@ static void write_new(struct buf *text, const struct table *table)
 static void write_changed(struct buf *text, const struct table *table)
 {
     buf_format(text, "UPDATE %s", table->name);
-    write_settings(text, table, false);
+    write_settings(text, table);
     for (uint32_t i = 0; i < table->n_columns && table->columns[i].role == ROLE_KEY; i++) {
         buf_format(text, "%s%s = ?%u", i == 0 ? " WHERE " : " AND ", table->columns[i].name, i + 1);
     }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "store/engine.h"
 
 static const struct scheme {
@@ -26,6 +27,52 @@ enum err store_open(const char *url, struct store **out_store, struct error *e)
     enum err err = error_set(e, ERR_INVALID, "the store's URL is neither sqlite: nor postgres://");
     error_hint(e, "use sqlite:PATH or postgres://user@host/database");
     return err;
+}
+
+/* Appends the parameters of a URL but for those that are secrets. */
+static void write_parameters(struct buf *buf, const char *parameters)
+{
+    static const char *const secrets[] = {"password=", "sslpassword="};
+    const char *separator = "?";
+    while (*parameters != '\0') {
+        size_t n = strcspn(parameters, "&");
+        bool is_secret = false;
+        for (size_t i = 0; i < ARRAY_LEN(secrets); i++) {
+            is_secret = is_secret || strncmp(parameters, secrets[i], strlen(secrets[i])) == 0;
+        }
+        if (!is_secret) {
+            buf_text(buf, separator);
+            buf_append(buf, parameters, n);
+            separator = "&";
+        }
+        parameters += n + (parameters[n] == '&' ? 1 : 0);
+    }
+}
+
+const char *store_url_text(const char *url, struct arena *arena)
+{
+    struct buf buf = {0};
+    const char *authority = strstr(url, "://");
+    if (strncmp(url, "postgres", strlen("postgres")) != 0 || authority == NULL) {
+        return arena_strdup(arena, url);
+    }
+    authority += strlen("://");
+    size_t n_authority = strcspn(authority, "/?");
+    size_t n_user = 0;
+    for (size_t i = 0; i < n_authority; i++) {
+        n_user = authority[i] == '@' ? i : n_user; /* the last one: what is before it is the user and the password */
+    }
+    buf_append(&buf, url, (size_t)(authority - url));
+    for (size_t i = 0; i < n_user && authority[i] != ':'; i++) {
+        buf_char(&buf, authority[i]);
+    }
+    const char *rest = authority + n_user;
+    buf_append(&buf, rest, strcspn(rest, "?"));
+    rest += strcspn(rest, "?");
+    write_parameters(&buf, rest + (*rest == '?' ? 1 : 0));
+    const char *text = arena_strdup(arena, buf.data);
+    buf_deinit(&buf);
+    return text;
 }
 
 void store_close(struct store *store)
@@ -92,6 +139,49 @@ enum err store_payload(struct store *store, const char *job_id, const struct dig
                        const void **out_bytes, size_t *out_n, struct error *e)
 {
     return store->engine->payload(store, job_id, digest, arena, out_bytes, out_n, e);
+}
+
+enum err store_payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
+                        struct arena *arena, struct found_bytes *out, struct error *e)
+{
+    return n == 0 ? ERR_OK : store->engine->payloads(store, job_id, digests, n, arena, out, e);
+}
+
+enum err store_results(struct store *store, const char *job_id, const uint32_t *stages, uint32_t n, struct arena *arena,
+                       struct task_result *out, struct error *e)
+{
+    return n == 0 ? ERR_OK : store->engine->results(store, job_id, stages, n, arena, out, e);
+}
+
+enum err store_known_jobs(struct store *store, const char *const *job_ids, uint32_t n, bool *out_known, struct error *e)
+{
+    return n == 0 ? ERR_OK : store->engine->known_jobs(store, job_ids, n, out_known, e);
+}
+
+enum err store_listen(struct store *store, struct error *e)
+{
+    return store->engine->listen(store, e);
+}
+
+enum err store_wait(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e)
+{
+    return store->engine->wait(store, timeout_ms, out_woken, e);
+}
+
+void store_interrupt(struct store *store)
+{
+    store->engine->interrupt(store);
+}
+
+enum err store_task_results(struct store *store, const char *job_id, int64_t after_stage, uint32_t limit,
+                            struct arena *arena, const struct task_result **out, uint32_t *out_n, struct error *e)
+{
+    return store->engine->task_results(store, job_id, after_stage, limit, arena, out, out_n, e);
+}
+
+enum err store_summarize(struct store *store, struct store_summary *out, struct error *e)
+{
+    return store->engine->summarize(store, out, e);
 }
 
 enum err store_data_sets(struct store *store, struct arena *arena, const struct data_set **out, uint32_t *out_n,

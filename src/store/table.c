@@ -36,6 +36,7 @@ static const struct column job_columns[] = {
 static const struct column stage_columns[] = {
     COLUMN(row_stage, KEY, "job_id", TEXT, job_id),
     COLUMN(row_stage, KEY, "stage", U32, stage),
+    COLUMN(row_stage, FIXED, "name", NAME, spec),
     COLUMN(row_stage, FIXED, "spec", SPEC, spec),
     COLUMN(row_stage, CHANGES, "recovered", MARKS, recovered),
 };
@@ -178,6 +179,7 @@ enum value_type column_type(const struct column *column)
     case COLUMN_OFFER:
     case COLUMN_SPEC:
     case COLUMN_NEED:
+    case COLUMN_NAME:
     case COLUMN_PAST:
         return VALUE_IS_TEXT;
     case COLUMN_DIGEST:
@@ -187,6 +189,11 @@ enum value_type column_type(const struct column *column)
         return VALUE_IS_BYTES;
     }
     return VALUE_IS_NULL;
+}
+
+bool column_is_read(const struct column *column)
+{
+    return column->kind != COLUMN_NEED && column->kind != COLUMN_NAME;
 }
 
 /* An attempt is new while it is pending: that row carries its key. */
@@ -228,6 +235,11 @@ static struct value of_bytes(const void *bytes, size_t n)
     return (struct value){.type = n == 0 ? VALUE_IS_NULL : VALUE_IS_BYTES, .bytes = bytes, .n = n};
 }
 
+static const char *name_of(const struct stage_spec *spec)
+{
+    return spec == NULL ? NULL : spec->name;
+}
+
 /* A pointer and, right behind it, a count. */
 struct counted {
     const void *items;
@@ -264,6 +276,8 @@ struct value table_get(const struct row *row, const struct column *column, struc
         return of_text(codec_spec(*(const struct stage_spec *const *)(const void *)field, arena));
     case COLUMN_NEED:
         return of_text(codec_placement(*(const struct requirement *const *)(const void *)field, arena));
+    case COLUMN_NAME:
+        return of_text(name_of(*(const struct stage_spec *const *)(const void *)field));
     case COLUMN_PAST:
         return of_text(codec_strings(codec_past_list((const char *const *)(const void *)field), arena));
     }
@@ -350,6 +364,7 @@ static enum err set_text(char *field, const struct column *column, struct value 
     case COLUMN_PAST:
         return codec_read_past(text, arena, (const char **)(void *)field, e);
     case COLUMN_NEED: /* for people; the stage has it all */
+    case COLUMN_NAME: /* for lists; the spec has it */
     case COLUMN_U8:
     case COLUMN_U32:
     case COLUMN_I64:

@@ -42,6 +42,7 @@ enum column_kind {
     COLUMN_OFFER,      /* const struct offer * as JSON */
     COLUMN_SPEC,       /* const struct stage_spec * as JSON */
     COLUMN_NEED,       /* const struct requirement * as JSON, placement only; never read back */
+    COLUMN_NAME,       /* const struct stage_spec *: its name alone; never read back */
     COLUMN_PAST,       /* const char *[NODE_PAST_INCARNATIONS] as a JSON array */
 };
 
@@ -72,6 +73,9 @@ const struct table *table_of(enum row_kind kind);
 
 /* VALUE_IS_INT, VALUE_IS_TEXT or VALUE_IS_BYTES. */
 enum value_type column_type(const struct column *column);
+
+/* False for columns that only people and lists read: what they say is in another column, too. */
+bool column_is_read(const struct column *column);
 
 bool table_row_is_new(const struct table *table, const struct row *row);
 

@@ -14,6 +14,7 @@ mkdir -p "$cache"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+make -s -C "$house" generated
 flags=$(make -s -C "$house" show-flags)
 jobs=$(getconf _NPROCESSORS_ONLN)
 

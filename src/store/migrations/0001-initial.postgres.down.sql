@@ -1,6 +1,7 @@
 DROP FUNCTION capstan.submit(jsonb);
 DROP TABLE capstan.inbox;
 DROP FUNCTION capstan.fence(bigint, bytea);
+DROP FUNCTION capstan.clear_job(text, bigint);
 DROP TABLE capstan.cluster_leader;
 DROP TABLE capstan.data_sets;
 DROP TABLE capstan.task_events;

@@ -25,16 +25,18 @@ CREATE TABLE capstan.jobs (
     message text,
     PRIMARY KEY (job_id)
 ) WITH (fillfactor = 80);
--- Lists of jobs, newest first: over all states they are put together from one list per state. Every change of a job's
--- state goes into every index, so there are few.
+-- Lists of jobs, newest first: over all states they are put together from one list per state. A row whose removal has
+-- begun has the kind -1. Every change of a job's state goes into every index, so there are few.
 CREATE INDEX jobs_by_state ON capstan.jobs (state, submitted_at_ms, job_id);
 CREATE INDEX jobs_by_name ON capstan.jobs (name, state, submitted_at_ms, job_id) WHERE name IS NOT NULL;
 CREATE INDEX jobs_ended ON capstan.jobs (finished_at_ms) WHERE state >= 2;
 CREATE INDEX jobs_by_key ON capstan.jobs (idempotency_key, submitted_at_ms) WHERE idempotency_key IS NOT NULL;
 
+-- name is the spec's, in a column of its own for lists of tasks.
 CREATE TABLE capstan.stages (
     job_id text COLLATE "C" NOT NULL,
     stage bigint NOT NULL,
+    name text,
     spec text NOT NULL,
     recovered bytea,
     PRIMARY KEY (job_id, stage)
@@ -134,18 +136,21 @@ CREATE TABLE capstan.distributed_nodes (
     PRIMARY KEY (node_id)
 ) WITH (fillfactor = 70);
 
--- Every attempt that ever was, and how it ended.
+-- Every attempt that ever was, and how it ended. A key is a digest of the job's id among others, so that two jobs never
+-- share one. It is unique inside its job: an index over the digests of all of history would be hit at a random place by
+-- every attempt.
 CREATE TABLE capstan.execution_idempotency (
     job_id text COLLATE "C" NOT NULL,
     stage bigint NOT NULL,
     task bigint NOT NULL,
     attempt_id bigint NOT NULL,
-    idempotency_key bytea NOT NULL UNIQUE,
+    idempotency_key bytea NOT NULL,
     node_id text COLLATE "C",
     created_at_ms bigint NOT NULL,
     status bigint NOT NULL,
     changed_at_ms bigint NOT NULL,
-    PRIMARY KEY (job_id, stage, task, attempt_id)
+    PRIMARY KEY (job_id, stage, task, attempt_id),
+    UNIQUE (job_id, idempotency_key)
 ) WITH (fillfactor = 80);
 
 -- Only added to, and cut off at the old end. seq is the identity of an event; the newest one is never removed.
@@ -169,6 +174,21 @@ CREATE TABLE capstan.data_sets (
     format text NOT NULL,
     PRIMARY KEY (name)
 );
+
+-- Removes what is left of a job whose removal had begun (kind -1), because its id is wanted for a new one. Returns the
+-- new one's kind, so that it can stand where that is set.
+CREATE FUNCTION capstan.clear_job(of_job text, new_kind bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM capstan.payloads WHERE job_id = of_job;
+    DELETE FROM capstan.execution_idempotency WHERE job_id = of_job;
+    DELETE FROM capstan.results WHERE job_id = of_job;
+    DELETE FROM capstan.map_outputs WHERE job_id = of_job;
+    DELETE FROM capstan.task_leases WHERE job_id = of_job;
+    DELETE FROM capstan.tasks WHERE job_id = of_job;
+    DELETE FROM capstan.stages WHERE job_id = of_job;
+    RETURN new_kind;
+END
+$$;
 
 -- One row: who leads, since which epoch, until when by this database's clock, and through which backend.
 CREATE TABLE capstan.cluster_leader (

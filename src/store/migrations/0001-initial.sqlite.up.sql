@@ -30,9 +30,11 @@ CREATE INDEX jobs_by_name ON jobs (name, state, submitted_at_ms, job_id) WHERE n
 CREATE INDEX jobs_ended ON jobs (finished_at_ms) WHERE state >= 2;
 CREATE INDEX jobs_by_key ON jobs (idempotency_key, submitted_at_ms) WHERE idempotency_key IS NOT NULL;
 
+-- name is the spec's, in a column of its own for lists of tasks.
 CREATE TABLE stages (
     job_id TEXT NOT NULL,
     stage INTEGER NOT NULL,
+    name TEXT,
     spec TEXT NOT NULL,
     recovered BLOB,
     PRIMARY KEY (job_id, stage)
@@ -132,18 +134,21 @@ CREATE TABLE distributed_nodes (
     PRIMARY KEY (node_id)
 ) WITHOUT ROWID;
 
--- Every attempt that ever was, and how it ended.
+-- Every attempt that ever was, and how it ended. A key is a digest of the job's id among others, so that two jobs never
+-- share one. It is unique inside its job: an index over the digests of all of history would be hit at a random place by
+-- every attempt.
 CREATE TABLE execution_idempotency (
     job_id TEXT NOT NULL,
     stage INTEGER NOT NULL,
     task INTEGER NOT NULL,
     attempt_id INTEGER NOT NULL,
-    idempotency_key BLOB NOT NULL UNIQUE,
+    idempotency_key BLOB NOT NULL,
     node_id TEXT,
     created_at_ms INTEGER NOT NULL,
     status INTEGER NOT NULL,
     changed_at_ms INTEGER NOT NULL,
-    PRIMARY KEY (job_id, stage, task, attempt_id)
+    PRIMARY KEY (job_id, stage, task, attempt_id),
+    UNIQUE (job_id, idempotency_key)
 ) WITHOUT ROWID;
 
 -- Only added to, and cut off at the old end. seq is the identity of an event; the newest one is never removed.

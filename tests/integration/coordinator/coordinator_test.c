@@ -70,7 +70,7 @@ CONTRACT(a_second_coordinator_stands_by_and_takes_over_when_the_first_stops)
 {
     struct coordinator *first = start_leading(s);
     CHECK_ERR(client_submit(first, "a", 1).err, ERR_OK);
-    struct coordinator *second = start(s, "n2", 10000);
+    struct coordinator *second = start(s, "n2", 1000); /* looks every third of that */
     CHECK(!client_await_leader(second, 200));
     CHECK_ERR(client_submit(second, "b", 1).err, ERR_PRECONDITION);
     coordinator_stop(first); /* hands it back, so nobody waits for its time to run out */

@@ -32,6 +32,11 @@ struct broken {
     X(starts_epochs_anew, "an_epoch_is_never")                                                                         \
     X(keeps_keys_for_ever, "a_job_is_found_by_its_idempotency_key")                                                    \
     X(cuts_payloads, "payloads_are_bytes")                                                                             \
+    X(mixes_up_payloads, "several_payloads")                                                                           \
+    X(makes_empty_results_none, "results_of_tasks_are_found")                                                          \
+    X(skips_a_result, "results_of_a_tree")                                                                             \
+    X(knows_a_job_once, "known_jobs_are_told")                                                                         \
+    X(forgets_the_names_of_tasks, "pages_of_tasks_have_the_names")                                                     \
     X(keeps_the_inbox, "what_is_left_in_the_inbox")                                                                    \
     X(never_goes_down, "a_schema_goes_down")
 
@@ -273,7 +278,11 @@ static enum err broken_jobs(struct store *store, const struct job_query *query, 
 static enum err broken_tasks(struct store *store, const struct task_query *query, struct arena *arena, struct page *out,
                              struct error *e)
 {
-    return store_tasks(of(store)->inner, query, arena, out, e);
+    enum err err = store_tasks(of(store)->inner, query, arena, out, e);
+    if (err == ERR_OK && has(of(store), forgets_the_names_of_tasks)) {
+        out->names = arena_zalloc(arena, (out->n_rows + 1) * sizeof(const char *));
+    }
+    return err;
 }
 
 static enum err broken_events(struct store *store, const struct event_query *query, struct arena *arena,
@@ -282,7 +291,67 @@ static enum err broken_events(struct store *store, const struct event_query *que
     return store_events(of(store)->inner, query, arena, out, out_pruned_seq, e);
 }
 
+static enum err broken_payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
+                                struct arena *arena, struct found_bytes *out, struct error *e)
+{
+    enum err err = store_payloads(of(store)->inner, job_id, digests, n, arena, out, e);
+    if (err == ERR_OK && has(of(store), mixes_up_payloads) && n > 1) {
+        struct found_bytes first = out[0];
+        out[0] = out[1];
+        out[1] = first;
+    }
+    return err;
+}
+
+static enum err broken_results(struct store *store, const char *job_id, const uint32_t *stages, uint32_t n,
+                               struct arena *arena, struct task_result *out, struct error *e)
+{
+    enum err err = store_results(of(store)->inner, job_id, stages, n, arena, out, e);
+    for (uint32_t i = 0; i < n && err == ERR_OK && has(of(store), makes_empty_results_none); i++) {
+        out[i].result.bytes = out[i].result.n_bytes == 0 ? NULL : out[i].result.bytes;
+    }
+    return err;
+}
+
+static enum err broken_task_results(struct store *store, const char *job_id, int64_t after_stage, uint32_t limit,
+                                    struct arena *arena, const struct task_result **out, uint32_t *out_n,
+                                    struct error *e)
+{
+    int64_t from = after_stage + (has(of(store), skips_a_result) && after_stage >= 0 ? 1 : 0);
+    return store_task_results(of(store)->inner, job_id, from, limit, arena, out, out_n, e);
+}
+
+static enum err broken_known_jobs(struct store *store, const char *const *job_ids, uint32_t n, bool *out_known,
+                                  struct error *e)
+{
+    enum err err = store_known_jobs(of(store)->inner, job_ids, n, out_known, e);
+    for (uint32_t i = 1; i < n && err == ERR_OK && has(of(store), knows_a_job_once); i++) {
+        out_known[i] = out_known[i] && strcmp(job_ids[i], job_ids[i - 1]) != 0;
+    }
+    return err;
+}
+
+static enum err broken_listen(struct store *store, struct error *e)
+{
+    return store_listen(of(store)->inner, e);
+}
+
+static enum err broken_wait(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e)
+{
+    return store_wait(of(store)->inner, timeout_ms, out_woken, e);
+}
+
+static void broken_interrupt(struct store *store)
+{
+    store_interrupt(of(store)->inner);
+}
+
 /* ---- the rest ---- */
+
+static enum err broken_summarize(struct store *store, struct store_summary *out, struct error *e)
+{
+    return store_summarize(of(store)->inner, out, e);
+}
 
 static void broken_close(struct store *store)
 {
@@ -345,12 +414,20 @@ static const struct engine broken_engine = {
     .load_job = broken_load_job,
     .find_key = broken_find_key,
     .payload = broken_payload,
+    .payloads = broken_payloads,
+    .results = broken_results,
+    .known_jobs = broken_known_jobs,
     .data_sets = broken_data_sets,
     .inbox = broken_inbox,
+    .listen = broken_listen,
+    .wait = broken_wait,
+    .interrupt = broken_interrupt,
     .jobs = broken_jobs,
     .tasks = broken_tasks,
+    .task_results = broken_task_results,
     .events = broken_events,
     .prune = broken_prune,
+    .summarize = broken_summarize,
 };
 
 struct store *broken_wrap(struct store *store)

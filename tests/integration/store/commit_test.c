@@ -359,9 +359,10 @@ static void same_idempotency_key_twice(struct rows *rows)
     add_attempt(rows, ref_of("v", 0, 0), 2)->idempotency_key = digest_from(token_of(ref_of("v", 0, 0), 1).bits[0]);
 }
 
+/* Of the same job: keys of different jobs differ, because the job's id is part of them. */
 static void idempotency_key_of_an_older_attempt(struct rows *rows)
 {
-    add_attempt(rows, ref_of("v", 0, 0), 1)->idempotency_key = digest_from(token_of(ref_of("old", 0, 0), 1).bits[0]);
+    add_attempt(rows, ref_of("old", 0, 1), 1)->idempotency_key = digest_from(token_of(ref_of("old", 0, 0), 1).bits[0]);
 }
 
 static void attempt_without_key(struct rows *rows)

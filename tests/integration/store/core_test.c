@@ -414,7 +414,28 @@ static void act(struct driver *d)
     start_children(d);
 }
 
-static void run_history(struct subject *s, struct subject *reference, uint64_t seed)
+/* The leader stops, its store is copied, and a leader of the copy knows all that it knew. */
+static void check_copy(struct driver *d, struct subject *copy)
+{
+    struct picture before = {0};
+    struct picture after = {0};
+    struct copy_report report;
+    struct subject *source = d->s;
+    picture_all(&before, source, d->jobs, d->n_jobs);
+    CHECK_OK(source, store_resign(source->store, &source->fence, &source->e));
+    copy->store = subject_open(copy);
+    CHECK_OK(copy, store_copy(source->store, copy->store, NULL, NULL, &report, &copy->e));
+    picture_all(&after, copy, d->jobs, d->n_jobs);
+    CHECK_PICTURES(&after, &before);
+    CHECK_STR(subject_attempts(copy), subject_attempts(source));
+    d->s = copy;
+    check_equal(d);
+    picture_deinit(&before);
+    picture_deinit(&after);
+}
+
+/* `copy` NULL: it is not copied in the end. */
+static void run_history(struct subject *s, struct subject *reference, uint64_t seed, struct subject *copy)
 {
     static struct driver d; /* on no account on the stack: a failed check leaves by longjmp */
     struct picture actual = {0};
@@ -434,6 +455,9 @@ static void run_history(struct subject *s, struct subject *reference, uint64_t s
     picture_all(&expected, reference, d.jobs, d.n_jobs);
     CHECK_PICTURES(&actual, &expected);
     CHECK_STR(subject_attempts(s), subject_attempts(reference));
+    if (copy != NULL) {
+        check_copy(&d, copy);
+    }
     picture_deinit(&actual);
     picture_deinit(&expected);
     cluster_finish(&d.c);
@@ -455,8 +479,20 @@ CONTRACT(a_core_loaded_after_any_commit_equals_the_one_that_wrote_it)
     struct subject *reference = subject_reference();
     subject_lead(s);
     for (uint64_t seed = 1; seed <= N_HISTORIES; seed++) {
-        run_history(s, reference, seed);
+        run_history(s, reference, seed, NULL);
         empty(s);
         empty(reference);
+    }
+}
+
+CONTRACT_OF_POSTGRES(a_core_loaded_from_a_copy_equals_the_one_that_was_copied)
+{
+    for (uint64_t seed = 101; seed <= 103; seed++) {
+        struct subject *source = subject_embedded();
+        struct subject *reference = subject_reference();
+        subject_lead(source);
+        run_history(source, reference, seed, s);
+        subject_end_others();
+        CHECK_OK(s, store_migrate(s->store, 0, &s->e)); /* for the next one */
     }
 }

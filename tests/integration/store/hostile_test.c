@@ -336,6 +336,12 @@ CONTRACT(questions_may_hold_what_no_text_can)
         const void *bytes = NULL;
         size_t n = 0;
         uint64_t pruned = 0;
+        struct found_bytes found = {NULL, 0};
+        struct task_result result = {0};
+        const struct task_result *results = NULL;
+        uint32_t stage = 0;
+        uint32_t n_results = 0;
+        bool known = false;
         struct page pages[3] = {0};
         struct job_query jobs = {.state = -1, .name = q, .limit = 5};
         struct task_query tasks = {.job_id = q, .state = -1, .limit = 5};
@@ -347,11 +353,18 @@ CONTRACT(questions_may_hold_what_no_text_can)
             store_jobs(s->store, &jobs, &s->arena, &pages[0], &s->e),
             store_tasks(s->store, &tasks, &s->arena, &pages[1], &s->e),
             store_events(s->store, &events, &s->arena, &pages[2], &pruned, &s->e),
+            store_payloads(s->store, q, &digest, 1, &s->arena, &found, &s->e),
+            store_results(s->store, q, &stage, 1, &s->arena, &result, &s->e),
+            store_task_results(s->store, q, -1, 5, &s->arena, &results, &n_results, &s->e),
+            store_known_jobs(s->store, &q, 1, &known, &s->e),
         };
         for (size_t k = 0; k < ARRAY_LEN(errs); k++) {
             CHECK(errs[k] == ERR_NOT_FOUND || errs[k] == ERR_INVALID || (errs[k] == ERR_OK && k >= 3));
         }
-        CHECK_UINT(pages[0].n_rows + pages[1].n_rows + pages[2].n_rows, 0);
+        CHECK_UINT(pages[0].n_rows + pages[1].n_rows + pages[2].n_rows + n_results, 0);
+        CHECK(found.bytes == NULL);
+        CHECK(!result.is_found);
+        CHECK(!known);
     }
     struct batch empty = {0};
     CHECK_OK(s, store_commit(s->store, &s->fence, &empty, &s->e));

@@ -56,7 +56,7 @@ void picture_add_row(struct picture *p, const char *where, const struct row *row
     const struct table *table = table_of(row->kind);
     CHECK(table != NULL);
     for (uint32_t i = 0; i < table->n_columns; i++) {
-        bool is_read_back = table->columns[i].kind != COLUMN_NEED;
+        bool is_read_back = column_is_read(&table->columns[i]);
         values[i] = is_read_back ? table_get(row, &table->columns[i], &p->arena) : (struct value){0};
     }
     add_entry(

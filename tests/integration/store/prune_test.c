@@ -159,6 +159,47 @@ CONTRACT(a_large_job_is_pruned_without_being_seen_in_parts)
     rows_deinit(&rows);
 }
 
+/* A value that the store refuses would depose leader after leader, so the id of a job that is half gone is free. */
+CONTRACT(the_id_of_a_large_job_is_free_from_the_first_step_of_its_removal_on)
+{
+    enum { N_TASKS = 12000 };
+    struct rows rows = {0};
+    struct picture p = {0};
+    bool more = false;
+    const char *id = "large";
+    bool known = true;
+    subject_lead(s);
+    struct row_job *job = add_job(&rows, "large");
+    job->state = JOB_SUCCEEDED;
+    job->finished_at_ms = 1;
+    for (uint32_t i = 0; i < N_TASKS; i++) {
+        add_task(&rows, ref_of("large", 0, i));
+        add_attempt(&rows, ref_of("large", 0, i), 1);
+    }
+    CHECK_OK(s, rows_commit(s, &rows));
+    rows_deinit(&rows);
+    CHECK_OK(s, store_prune(s->store, &s->fence, CUT_MS, 10, &more, &s->e));
+    CHECK(more || s->kind == ENGINE_MEMORY);
+    CHECK_OK(s, store_known_jobs(s->store, &id, 1, &known, &s->e));
+    CHECK(!known);
+    job = add_job(&rows, "large");
+    job->name = "a new one";
+    job->idempotency_key = "new key";
+    job->state = JOB_RUNNING;
+    add_stage(&rows, "large", 0);
+    add_task(&rows, ref_of("large", 0, 0));
+    add_attempt(&rows, ref_of("large", 0, 0), 1);
+    CHECK_OK(s, rows_commit(s, &rows));
+    picture_load_job(&p, s, "large");
+    CHECK_UINT(p.n, 3);
+    CHECK_STR(entry_text(picture_only(&p, "jobs"), "name"), "a new one");
+    CHECK_STR(entry_text(picture_only(&p, "jobs"), "idempotency_key"), "new key");
+    picture_deinit(&p);
+    prune_all(s, CUT_MS, 10); /* it is not old */
+    CHECK_UINT(count_of(s, "large"), 3);
+    rows_deinit(&rows);
+}
+
 static void check_events(struct subject *s, uint64_t first, uint64_t last)
 {
     struct picture p = {0};

@@ -16,6 +16,7 @@
 static const char *const engine_names[] = {"memory", "sqlite", "postgres"};
 static struct subject current;
 static struct subject reference;
+static struct subject embedded;
 static uint32_t n_databases;
 static pid_t main_pid;
 static char folder[64]; /* of this run */
@@ -191,12 +192,14 @@ void subject_run(enum engine_kind kind, contract_fn *fn)
 {
     end_subject(&current);
     end_subject(&reference);
+    end_subject(&embedded);
     current.kind = kind;
     current.engine = engine_names[kind];
     make_database(&current);
     fn(&current);
     end_subject(&current);
     end_subject(&reference);
+    end_subject(&embedded);
 }
 
 void subject_check(struct subject *s, enum err actual, enum err expected, const char *text, const char *file, int line)
@@ -380,4 +383,18 @@ struct subject *subject_reference(void)
     CHECK_OK(r, store_lead(r->store, &claim, &r->arena, &leader, &r->e));
     r->fence = leader.fence;
     return r;
+}
+
+struct subject *subject_embedded(void)
+{
+    CHECK(embedded.database == NULL);
+    embedded = (struct subject){.kind = ENGINE_SQLITE, .engine = "sqlite"};
+    make_database(&embedded);
+    return &embedded;
+}
+
+void subject_end_others(void)
+{
+    end_subject(&reference);
+    end_subject(&embedded);
 }

@@ -116,5 +116,9 @@ const char *subject_attempts(struct subject *s);
 
 /* A database in memory to compare with: migrated, led, never broken. Closed when the test ends. */
 struct subject *subject_reference(void);
+/* A database of SQLite beside the one under test, new and empty; nothing is opened yet. */
+struct subject *subject_embedded(void);
+/* Ends both, so that a test can have them anew. */
+void subject_end_others(void);
 
 #endif

@@ -85,7 +85,7 @@ TEST(a_message_can_wrap_itself)
 TEST(a_long_message_is_cut_to_fit)
 {
     struct error e = {0};
-    char text[2000];
+    char text[9000];
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     CHECK_ERR(error_set(&e, ERR_INTERNAL, "%s", text), ERR_INTERNAL);
@@ -98,7 +98,7 @@ TEST(a_message_is_cut_between_two_characters)
 {
     for (size_t shift = 0; shift < 4; shift++) {
         struct error e = {0};
-        char text[1001];
+        char text[8001];
         memset(text, 'x', shift);
         for (size_t i = shift; i + 4 < sizeof(text); i += 4) {
             memcpy(text + i, "\xf0\x9f\x9a\x80", 5);

@@ -715,3 +715,14 @@ TEST(a_long_key_that_occurs_twice_is_cut_in_the_message)
     CHECK(strstr(e.message, "at byte 1008: this key is in the object already: \"000") == e.message);
     buf_deinit(&text);
 }
+
+TEST(a_member_that_is_null_is_there_all_the_same)
+{
+    struct json *root = parse("{\"a\": null, \"b\": [1]}");
+    CHECK(json_has(root, "a"));
+    CHECK(json_has(root, "b"));
+    CHECK(!json_has(root, "c"));
+    CHECK(!json_has(json_get(root, "b"), "a"));
+    CHECK(!json_has(NULL, "a"));
+    json_free(root);
+}

@@ -149,3 +149,22 @@ TEST(the_locale_does_not_matter)
     check_refuses("0,5");
     setlocale(LC_NUMERIC, "C");
 }
+
+TEST(a_whole_number_is_read_exactly_or_not_at_all)
+{
+    int64_t value = 7;
+    CHECK(num_parse_int("0", &value));
+    CHECK_INT(value, 0);
+    CHECK(num_parse_int("-9223372036854775808", &value));
+    CHECK_INT(value, INT64_MIN);
+    CHECK(num_parse_int("9223372036854775807", &value));
+    CHECK_INT(value, INT64_MAX);
+    static const char *const wrong[] = {
+        "", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x1", "9223372036854775808", "1_0", "-- 1", "-9223372036854775809"};
+    value = 7;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(!num_parse_int(wrong[i], &value));
+    }
+    CHECK(!num_parse_int(NULL, &value));
+    CHECK_INT(value, 7);
+}

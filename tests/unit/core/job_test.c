@@ -93,7 +93,7 @@ TEST(a_submitted_job_is_described_as_it_was_asked_for)
 {
     struct cluster c;
     cluster_init(&c);
-    struct stage_spec stages[] = {TREE_TASK("a"), TREE_TASK("b", AFTER(ON(0)))};
+    struct stage_spec stages[] = {TREE_TASK("a", .max_attempts = 0), TREE_TASK("b", AFTER(ON(0)))};
     struct cmd_submit request = submit_request("j", JOB_KIND_TREE, stages, 2);
     request.name = "nightly";
     request.priority = 1;
@@ -221,7 +221,7 @@ TEST(commands_about_unknown_jobs_are_refused)
 /* a fails, b after it is skipped, d succeeds. */
 static void run_half_failed_tree(struct cluster *c)
 {
-    struct stage_spec stages[] = {TREE_TASK("a"), TREE_TASK("b", AFTER(ON(0))), TREE_TASK("d"),
+    struct stage_spec stages[] = {TREE_TASK("a", .max_attempts = 0), TREE_TASK("b", AFTER(ON(0))), TREE_TASK("d"),
                                   TREE_TASK("e", AFTER(ON(2)))};
     SUBMIT_TREE(c, "t", stages);
     CHECK_INT(worker_fails_for_good(c, "w1", worker_takes_task(c, "w1", at("t", 0, 0)), "no"), REFUSE_NONE);
@@ -698,5 +698,41 @@ TEST(a_task_that_waits_again_counts_its_wait_anew)
     CHECK_INT(worker_releases(&c, "w1", a), REFUSE_NONE);
     cluster_advance(&c, 700);
     CHECK_INT(worker_takes(&c, "w1")->queued_ms, 700);
+    cluster_finish(&c);
+}
+
+TEST(a_submit_that_was_refused_outside_is_kept_as_a_failed_job)
+{
+    struct cluster c;
+    cluster_init(&c);
+    struct cmd_submit request = submit_request("j", JOB_KIND_TREE, NULL, 0);
+    request.refusal = "tasks: there are none";
+    CHECK_INT(submit(&c, &request)->u.job.state, JOB_FAILED);
+    CHECK_STR(job_of(&c, "j").message, "tasks: there are none");
+    CHECK_INT(cluster_events(&c, EVENT_FAILED), 1);
+    struct command retry = {.kind = CMD_RETRY, .u.retry = {.job_id = "j"}};
+    CHECK_ERR(cluster_do(&c, &retry)->code, ERR_PRECONDITION); /* there is nothing that could run */
+    cluster_check_recovery(&c);
+    cluster_finish(&c);
+}
+
+TEST(an_assignment_names_the_parents_whose_results_it_gets)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {TREE_TASK("a", .max_attempts = 0), TREE_TASK("b", .max_attempts = 1),
+                                  TREE_TASK("c", AFTER(ON(0), ON_ANY_END(1)))};
+    SUBMIT_TREE(&c, "t", stages);
+    CHECK_INT(worker_succeeds(&c, "w1", worker_takes_task(&c, "w1", at("t", 0, 0))), REFUSE_NONE);
+    const struct assignment *bad = worker_takes_task(&c, "w1", at("t", 1, 0));
+    CHECK_INT(worker_fails_for_good(&c, "w1", bad, "no"), REFUSE_NONE);
+    const struct assignment *last = worker_takes(&c, "w1");
+    CHECK_INT(last->kind, JOB_KIND_TREE);
+    CHECK_INT(last->n_parents, 2);
+    CHECK_STR(last->parents[0].name, "a");
+    CHECK(last->parents[0].has_succeeded);
+    CHECK_STR(last->parents[1].name, "b");
+    CHECK(!last->parents[1].has_succeeded);
     cluster_finish(&c);
 }

@@ -281,14 +281,16 @@ TEST(a_leader_that_resigns_lets_the_next_in_at_once)
     fixture_end(&f);
 }
 
-TEST(a_store_that_leads_anew_ends_its_own_epoch)
+/* Somebody has written another epoch into the row: the lock is still this store's, so it may begin a new one. */
+TEST(a_store_that_lost_its_row_but_not_its_lock_may_lead_anew)
 {
     struct fixture f = fixture_leading();
-    struct fence anew = lead(&f, f.store, 2);
     int64_t now_ms;
-    CHECK_UINT(anew.epoch, 2);
+    execute(&f, "UPDATE cluster_leader SET epoch = 7");
     CHECK_ERR(store_renew(f.store, &f.fence, 1000, &now_ms, NULL), ERR_FENCED);
-    CHECK_ERR(store_resign(f.store, &f.fence, NULL), ERR_OK);
+    struct fence anew = lead(&f, f.store, 2);
+    CHECK_UINT(anew.epoch, 8);
+    CHECK_ERR(store_resign(f.store, &f.fence, NULL), ERR_OK); /* of before; the lock stays */
     CHECK_ERR(store_renew(f.store, &anew, 1000, &now_ms, NULL), ERR_OK);
     struct store *second = open_store(f.url);
     struct leader leader = {0};
@@ -560,7 +562,6 @@ TEST(a_job_too_large_for_one_step_is_gone_from_the_first_step_on)
     CHECK_ERR(store_jobs(f.store, &jobs, &f.arena, &page, NULL), ERR_OK);
     CHECK_UINT(page.n_rows, 0);
     CHECK_ERR(store_find_key(f.store, "key", 0, &f.arena, &job_id, NULL), ERR_NOT_FOUND);
-    CHECK_ERR(commit_row(&f, &again.row, NULL), ERR_INVALID); /* its old tasks would be found under the new job */
     CHECK_ERR(store_prune(f.store, &f.fence, 3000, 10, &more, NULL), ERR_OK);
     CHECK(!more);
     CHECK_STR(query(&f, "SELECT count(*) FROM tasks"), "0");
@@ -575,7 +576,8 @@ TEST(a_job_too_large_for_one_step_is_gone_from_the_first_step_on)
 static bool may_scan(enum sqlite_statement which, const char *step)
 {
     static const enum sqlite_statement allowed[] = {SQL_LOAD_NODES, SQL_LOAD_LEASES, SQL_LOAD_MAP_OUTPUTS,
-                                                    SQL_DATA_SETS,  SQL_INBOX,       SQL_PRUNE_FIND_EVENTS};
+                                                    SQL_DATA_SETS,  SQL_INBOX,       SQL_PRUNE_FIND_EVENTS,
+                                                    SQL_SUMMARY};
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
         if (which == allowed[i]) {
             return true;

@@ -86,6 +86,7 @@ static struct row *filled_row(const struct table *table, uint32_t seed, struct a
         case COLUMN_OFFER:
         case COLUMN_SPEC:
         case COLUMN_NEED:
+        case COLUMN_NAME:
         case COLUMN_PAST:
             break;
         }
@@ -128,6 +129,7 @@ static void check_column(struct row *copy, struct row *row, const struct column 
     case COLUMN_OFFER:
     case COLUMN_SPEC:
     case COLUMN_NEED:
+    case COLUMN_NAME:
     case COLUMN_PAST:
         break;
     }

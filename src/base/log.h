@@ -1,0 +1,38 @@
+/*
+ * log.h - one line per event that is worth a person's attention, on stderr.
+ *
+ * Only the programs log: main, cli, coordinator, worker. Libraries report through `enum err` and never log. A line is
+ * written whole, with one write. Never log a token, nor what belongs to a user (inputs, results, output, SQL) above
+ * LOG_DEBUG.
+ *
+ *     2026-11-15T12:00:00.123Z info  leader: leads under epoch 3
+ *     {"at":"2026-11-15T12:00:00.123Z","level":"info","event":"leader","message":"leads under epoch 3"}
+ *
+ * Ownership: the settings are the process's. Threads: any, after log_setup.
+ */
+#ifndef CAPSTAN_BASE_LOG_H
+#define CAPSTAN_BASE_LOG_H
+
+#include <stdbool.h>
+
+#include "base/check.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_NONE };
+
+/* Lines below `least` are dropped. Until this is called: LOG_INFO, for people. */
+void log_setup(enum log_level least, bool as_json);
+
+/* "debug", "info", "warn", "error" or "none"; false if it is none of these. */
+bool log_level_from_name(const char *name, enum log_level *out);
+
+bool log_wants(enum log_level level);
+
+/* `event` is a short stable word for machines, the rest a sentence for people. Control characters are escaped. */
+void log_line(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,162 @@
+#include "cli/submit.h"
+
+#include <string.h>
+
+#include "base/random.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/pretty.h"
+#include "cli/value.h"
+#include "wire/json_shape.h"
+#include "wire/template.h"
+#include "wire/tree.h"
+
+static void add_params(struct cli *cli, const char *option, bool is_json, struct template_param *params, uint32_t *n)
+{
+    uint32_t count = 0;
+    const char *const *texts = cli_list(cli, option, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t name_n = strcspn(texts[i], "=");
+        char *name = arena_copy(&cli->arena, texts[i], name_n + 1);
+        name[name_n] = '\0';
+        params[*n] = (struct template_param){.name = name, .value = texts[i] + name_n + 1, .is_json = is_json};
+        *n += 1;
+    }
+}
+
+static enum err fill_params(struct cli *cli, struct submission *submission, struct error *e)
+{
+    uint32_t n_texts = 0;
+    uint32_t n_jsons = 0;
+    uint32_t n = 0;
+    cli_list(cli, "param", &n_texts);
+    cli_list(cli, "param-json", &n_jsons);
+    struct template_param *params = arena_zalloc(&cli->arena, (n_texts + n_jsons + 1) * sizeof *params);
+    struct buf filled = {0};
+    add_params(cli, "param", false, params, &n);
+    add_params(cli, "param-json", true, params, &n);
+    enum err err = wire_fill_params(submission->tree, submission->n_tree, params, n, &filled, e);
+    if (err == ERR_OK) {
+        submission->tree = arena_copy(&cli->arena, filled.data, filled.n + 1);
+        submission->n_tree = filled.n;
+    }
+    buf_deinit(&filled);
+    return err;
+}
+
+enum err submit_read(struct cli *cli, struct submission *out, struct error *e)
+{
+    struct submission submission = {.job_id = cli_text(cli, "id")};
+    enum err err = cli_read_file(cli, cli->args[0], SUBMIT_TREE_BYTES_MAX, &submission.tree, &submission.n_tree, e);
+    if (err == ERR_OK) {
+        err = fill_params(cli, &submission, e);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (submission.job_id == NULL) {
+        char uuid[UUID_TEXT_BYTES];
+        random_uuid7(uuid);
+        submission.job_id = arena_strdup(&cli->arena, uuid);
+    }
+    *out = submission;
+    return ERR_OK;
+}
+
+enum err submit_send(struct cli *cli, const struct submission *submission, struct pb_submit_tasks_response **out,
+                     struct error *e)
+{
+    struct pb_submit_tasks_request *request = cli_message(cli, PB_SUBMIT_TASKS_REQUEST);
+    request->job_id = (char *)submission->job_id;
+    request->tree_json.data = (uint8_t *)submission->tree;
+    request->tree_json.len = submission->n_tree;
+    if (cli_text(cli, "key") != NULL) {
+        request->idempotency_key = (char *)cli_text(cli, "key");
+    }
+    return cli_call(cli, "/capstan.v1.ControlPlane/SubmitTasks", PB_SUBMIT_TASKS_RESPONSE, request, out, e);
+}
+
+void submit_print(struct cli *cli, const struct pb_submit_tasks_response *response)
+{
+    struct buf line = {0};
+    if (cli->wants_json) {
+        wire_json_submitted(&line, response->job_id, response->state, response->existed != 0);
+    } else {
+        buf_text(&line, response->job_id);
+    }
+    cli_print(cli, &line);
+    buf_deinit(&line);
+}
+
+void submit_print_state(struct cli *cli, const char *job_id, Capstan__V1__QueryState state)
+{
+    struct buf line = {0};
+    if (cli->wants_json) {
+        wire_json_job_state(&line, job_id, state);
+    } else {
+        buf_format(&line, "job %s is %s", job_id, wire_query_state_name(state));
+    }
+    cli_print(cli, &line);
+    buf_deinit(&line);
+}
+
+const char *const *submit_names(struct cli *cli, const struct submission *submission, uint32_t *out_n)
+{
+    struct tree_submit tree;
+    *out_n = 0;
+    if (wire_read_tree(submission->tree, submission->n_tree, &cli->arena, &tree, NULL, NULL) != ERR_OK) {
+        return NULL;
+    }
+    const char **names = arena_alloc(&cli->arena, tree.n_stages * sizeof *names);
+    for (uint32_t i = 0; i < tree.n_stages; i++) {
+        names[i] = tree.stages[i].name;
+    }
+    *out_n = tree.n_stages;
+    return names;
+}
+
+/* ---- results ---- */
+
+static void print_chunk(struct cli *cli, struct pretty *pretty, const struct pb_query_results_chunk *chunk)
+{
+    struct buf text = {0};
+    pretty_feed(pretty, (const char *)chunk->payload.data, chunk->payload.len, &text);
+    if (text.n > 0) {
+        fwrite(text.data, 1, text.n, cli->out);
+    }
+    buf_deinit(&text);
+}
+
+enum err results_print(struct cli *cli, const char *job_id, struct error *e)
+{
+    struct pb_fetch_query_results_request *request = cli_message(cli, PB_FETCH_QUERY_RESULTS_REQUEST);
+    struct pretty pretty = {.indents = !cli->wants_json};
+    struct client *client = NULL;
+    struct client_stream *stream = NULL;
+    struct arena arena = {0};
+    bool is_end = false;
+    enum err err = cli_client(cli, &client, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    request->query_id = (char *)job_id;
+    struct client_call call = {.path = "/capstan.v1.ControlPlane/FetchQueryResults",
+                               .message = request,
+                               .answer = PB_QUERY_RESULTS_CHUNK,
+                               .cancel = cli->cancel};
+    client_stream_open(client, &call, &stream);
+    while (err == ERR_OK && !is_end) {
+        struct pb_query_results_chunk *chunk = NULL;
+        arena_reset(&arena);
+        err = client_stream_next(stream, &arena, &chunk, &is_end, e);
+        if (err == ERR_OK && !is_end) {
+            print_chunk(cli, &pretty, chunk);
+        }
+    }
+    if (err == ERR_OK) {
+        fputc('\n', cli->out);
+    }
+    client_stream_close(stream);
+    arena_deinit(&arena);
+    return err;
+}

@@ -1,0 +1,228 @@
+/*
+ * What workers get: the answer to a poll, with each task's inputs.
+ *
+ * The core knows inputs and results by name only. Here the payloads come in, from the cache or the store, results of
+ * parents are filled into templates, and the answer leaves. One clerk does this for all polls, so that neither the loop
+ * nor the pollers wait for the store or for JSON.
+ *
+ * A task whose inputs cannot be put together (a path that no result has) fails on the spot, as if its worker had said
+ * so. Tasks whose worker has gone meanwhile are given back.
+ */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "coordinator/service_internal.h"
+#include "core/command.h"
+#include "wire/reply.h"
+#include "wire/template.h"
+
+/* What an assignment's inputs are made of; beside the message that they go into. */
+struct part {
+    struct digest inputs;
+    uint32_t inputs_bytes;
+    const struct parent_result *parents;
+    uint32_t n_parents;
+    struct attempt_ref ref;
+};
+
+struct draft {
+    struct pb_get_task_response *response;
+    struct part *parts; /* one per task of the response */
+    const char *worker_id;
+    const char *incarnation;
+    struct task_report *reports; /* about tasks that do not reach the worker */
+    uint32_t n_reports;
+};
+
+/* ---- telling the core about tasks that never left ---- */
+
+static void forget_answer(struct request *request, const struct reply *reply, enum err err)
+{
+    UNUSED(request);
+    UNUSED(reply);
+    UNUSED(err); /* if it was not taken, the worker's next heartbeats have the same effect */
+}
+
+static void send_reports(struct service *service, const struct draft *draft)
+{
+    if (draft->n_reports == 0) {
+        return;
+    }
+    struct request *request = request_new(forget_answer, NULL);
+    struct task_report *reports = arena_copy(&request->arena, draft->reports, draft->n_reports * sizeof *reports);
+    for (uint32_t i = 0; i < draft->n_reports; i++) {
+        reports[i].ref.task.job_id = arena_strdup(&request->arena, reports[i].ref.task.job_id);
+        reports[i].message = arena_strdup(&request->arena, reports[i].message);
+    }
+    request->command = (struct command){.kind = CMD_REPORT,
+                                        .u.report = {.worker_id = arena_strdup(&request->arena, draft->worker_id),
+                                                     .incarnation = arena_strdup(&request->arena, draft->incarnation),
+                                                     .reports = reports,
+                                                     .n_reports = draft->n_reports}};
+    coordinator_send(atomic_load(&service->coordinator), request);
+}
+
+/* ---- inputs ---- */
+
+static enum err find_inputs(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+                            const void **out_bytes, size_t *out_n, struct error *e)
+{
+    struct arena *arena = &exchange->request->arena;
+    struct cache_key key = {.job_id = part->ref.task.job_id, .digest = &part->inputs};
+    struct store *store;
+    if (part->inputs_bytes == 0) {
+        *out_bytes = "{}";
+        *out_n = 2;
+        return ERR_OK;
+    }
+    if (cache_get(exchange->service->cache, &key, arena, out_bytes, out_n)) {
+        return ERR_OK;
+    }
+    enum err err = clerk_store(clerk, &store, e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_payload(store, key.job_id, key.digest, arena, out_bytes, out_n, e));
+    }
+    if (err == ERR_OK) {
+        cache_put(exchange->service->cache, &key, *out_bytes, *out_n);
+    }
+    return err;
+}
+
+/* The parents' results: those that the cache lacks are read from the store at once. */
+static enum err find_results(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+                             struct template_result *results, struct error *e)
+{
+    struct arena *arena = &exchange->request->arena;
+    uint32_t *stages = arena_alloc(arena, part->n_parents * sizeof *stages);
+    uint32_t *places = arena_alloc(arena, part->n_parents * sizeof *places);
+    uint32_t n_missing = 0;
+    for (uint32_t i = 0; i < part->n_parents; i++) {
+        const struct parent_result *parent = &part->parents[i];
+        struct cache_key key = {.job_id = part->ref.task.job_id, .stage = parent->stage};
+        const void *bytes = NULL;
+        results[i] = (struct template_result){.name = parent->name};
+        if (parent->has_succeeded && !cache_get(exchange->service->cache, &key, arena, &bytes, &results[i].n)) {
+            stages[n_missing] = parent->stage;
+            places[n_missing++] = i;
+        }
+        results[i].json = bytes;
+    }
+    if (n_missing == 0) {
+        return ERR_OK;
+    }
+    struct store *store;
+    struct task_result *found = arena_zalloc(arena, n_missing * sizeof *found);
+    enum err err = clerk_store(clerk, &store, e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_results(store, part->ref.task.job_id, stages, n_missing, arena, found, e));
+    }
+    for (uint32_t i = 0; i < n_missing && err == ERR_OK; i++) {
+        struct cache_key key = {.job_id = part->ref.task.job_id, .stage = stages[i]};
+        results[places[i]].json = found[i].result.bytes;
+        results[places[i]].n = found[i].result.n_bytes;
+        cache_put(exchange->service->cache, &key, found[i].result.bytes, found[i].result.n_bytes);
+    }
+    return err;
+}
+
+/* ERR_INVALID and ERR_EXHAUSTED are the task's own fault; anything else is the store's. */
+static enum err fill(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+                     struct pb_task_assignment *task, struct error *e)
+{
+    struct arena *arena = &exchange->request->arena;
+    const void *inputs = NULL;
+    size_t n = 0;
+    enum err err = find_inputs(exchange, clerk, part, &inputs, &n, e);
+    if (err == ERR_OK && part->n_parents > 0) {
+        struct template_result *results = arena_zalloc(arena, part->n_parents * sizeof *results);
+        struct buf filled = {0};
+        err = find_results(exchange, clerk, part, results, e);
+        if (err == ERR_OK) {
+            err = wire_fill_inputs(inputs, n, results, part->n_parents, LIMIT_FILLED_BYTES, &filled, e);
+        }
+        if (err == ERR_OK) {
+            inputs = arena_copy(arena, filled.data, filled.n);
+            n = filled.n;
+        }
+        buf_deinit(&filled);
+    }
+    if (err == ERR_OK) {
+        task->plan_fragment_json.data = (uint8_t *)(uintptr_t)inputs;
+        task->plan_fragment_json.len = n;
+    }
+    return err;
+}
+
+static struct task_report *add_report(struct draft *draft, const struct part *part)
+{
+    struct task_report *report = &draft->reports[draft->n_reports++];
+    *report = (struct task_report){.ref = part->ref};
+    return report;
+}
+
+static void give_back(struct exchange *exchange, struct draft *draft)
+{
+    draft->n_reports = 0;
+    for (size_t i = 0; i < draft->response->n_tasks; i++) {
+        add_report(draft, &draft->parts[i])->state = TASK_QUEUED;
+    }
+    send_reports(exchange->service, draft);
+}
+
+static void compose(struct clerk *clerk, void *context)
+{
+    struct exchange *exchange = context;
+    struct draft *draft = exchange->more;
+    struct pb_get_task_response *response = draft->response;
+    size_t n_kept = 0;
+    for (size_t i = 0; i < response->n_tasks; i++) {
+        struct error e = {0};
+        enum err err = fill(exchange, clerk, &draft->parts[i], response->tasks[i], &e);
+        if (err == ERR_OK) {
+            draft->parts[n_kept] = draft->parts[i];
+            response->tasks[n_kept++] = response->tasks[i];
+            continue;
+        }
+        struct task_report *report = add_report(draft, &draft->parts[i]);
+        bool is_own_fault = err == ERR_INVALID || err == ERR_EXHAUSTED;
+        report->state = is_own_fault ? TASK_FAILED : TASK_QUEUED;
+        report->not_retryable = is_own_fault;
+        report->message = is_own_fault ? arena_strdup(&exchange->request->arena, e.message) : NULL;
+    }
+    response->n_tasks = n_kept;
+    send_reports(exchange->service, draft);
+    if (rpc_call_is_gone(exchange->rpc)) {
+        give_back(exchange, draft);
+    }
+    exchange_reply(exchange, response);
+}
+
+void service__compose(struct exchange *exchange, const struct reply *reply)
+{
+    struct arena *arena = &exchange->request->arena;
+    const struct pb_get_task_request *message = exchange->message;
+    uint32_t n = reply->u.tasks.n_tasks;
+    struct draft *draft = arena_zalloc(arena, sizeof *draft);
+    draft->response = wire_tasks_reply(reply, arena);
+    wire_own(draft->response, arena); /* the reply is the flight's */
+    draft->parts = arena_alloc(arena, n * sizeof *draft->parts);
+    draft->reports = arena_alloc(arena, n * sizeof *draft->reports);
+    draft->worker_id = message->worker_id;
+    draft->incarnation = message->incarnation;
+    uint32_t i = 0;
+    for (const struct assignment *from = reply->u.tasks.first; from != NULL; from = from->next, i++) {
+        struct parent_result *parents = arena_copy(arena, from->parents, from->n_parents * sizeof *parents);
+        for (uint32_t p = 0; p < from->n_parents; p++) {
+            parents[p].name = arena_strdup(arena, parents[p].name);
+        }
+        draft->parts[i] = (struct part){.inputs = from->inputs,
+                                        .inputs_bytes = from->inputs_bytes,
+                                        .parents = parents,
+                                        .n_parents = from->n_parents,
+                                        .ref = from->ref};
+        draft->parts[i].ref.task.job_id = draft->response->tasks[i]->query_id;
+    }
+    exchange->more = draft;
+    office_send(exchange->service->composers, compose, exchange);
+}

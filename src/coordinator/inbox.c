@@ -1,0 +1,241 @@
+/*
+ * The inbox: jobs that applications left in the database, in transactions of their own (capstan.submit).
+ *
+ * One thread waits for the database to say that there is something, with a slow look as a net, and while this process
+ * leads turns each entry into a submit. The entry is done in the same transaction that makes the job durable, so a job is
+ * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "coordinator/service_internal.h"
+#include "wire/tree.h"
+
+#define LOOK_MS 5000 /* without being woken */
+#define ENTRIES_PER_LOOK 100
+#define RETRY_MS 1000
+
+struct inbox {
+    struct service *service;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    struct store *store; /* guarded by the lock where others touch it */
+    uint32_t n_waiting;  /* submits that have not been answered */
+    bool is_stopping;
+};
+
+static bool is_stopping(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    bool stopping = inbox->is_stopping;
+    pthread_mutex_unlock(&inbox->lock);
+    return stopping;
+}
+
+static answer_fn answer;
+
+/* The scheduler does not take the job: it is kept as a failed one, so that whoever left it there finds out why. */
+static void keep_as_failed(struct inbox *inbox, const struct request *from, const char *why)
+{
+    const struct cmd_submit *submit = &from->command.u.submit;
+    struct request *request = request_new(answer, inbox);
+    request->inbox_id = from->inbox_id;
+    request->command = (struct command){.kind = CMD_SUBMIT,
+                                        .u.submit = {.job_id = arena_strdup(&request->arena, submit->job_id),
+                                                     .kind = submit->kind,
+                                                     .name = arena_strdup(&request->arena, submit->name),
+                                                     .priority = submit->priority < 4 ? submit->priority : 2,
+                                                     .content = submit->content,
+                                                     .refusal = arena_strdup(&request->arena, why)}};
+    coordinator_send(atomic_load(&inbox->service->coordinator), request);
+}
+
+static void answer(struct request *request, const struct reply *reply, enum err err)
+{
+    struct inbox *inbox = request->context;
+    if (reply != NULL && reply->kind == REPLY_ERROR) {
+        log_warn("inbox", "the job '%s' was not taken: %s", request->command.u.submit.job_id, reply->message);
+        if (reply->code != ERR_EXISTS && request->command.u.submit.refusal == NULL) {
+            keep_as_failed(inbox, request, reply->message);
+            return;
+        }
+    }
+    UNUSED(err); /* not answered well: it is still in the inbox and comes again */
+    pthread_mutex_lock(&inbox->lock);
+    inbox->n_waiting--;
+    pthread_cond_signal(&inbox->answered);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+static void submit(struct inbox *inbox, const struct inbox_entry *entry)
+{
+    struct request *request = request_new(answer, inbox);
+    struct cmd_submit *out = &request->command.u.submit;
+    struct tree_submit tree;
+    struct error e = {0};
+    const void *text = arena_copy(&request->arena, entry->tree, entry->n_bytes);
+    request->command.kind = CMD_SUBMIT;
+    request->inbox_id = entry->id;
+    out->job_id = arena_strdup(&request->arena, entry->job_id);
+    if (wire_read_tree(text, entry->n_bytes, &request->arena, &tree, NULL, &e) == ERR_OK) {
+        service__submit_tree(request, &tree);
+    } else {
+        out->kind = JOB_KIND_TREE;
+        out->priority = 2;
+        out->refusal = arena_strdup(&request->arena, e.message);
+        sha256_once(text, entry->n_bytes, out->content.bytes);
+    }
+    pthread_mutex_lock(&inbox->lock);
+    inbox->n_waiting++;
+    pthread_mutex_unlock(&inbox->lock);
+    coordinator_send(atomic_load(&inbox->service->coordinator), request);
+}
+
+static void await_answers(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    while (inbox->n_waiting > 0) {
+        pthread_cond_wait(&inbox->answered, &inbox->lock);
+    }
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+/* Turns what is there into jobs, page by page. */
+static enum err empty_it(struct inbox *inbox, struct store *store)
+{
+    struct arena arena = {0};
+    uint32_t n = ENTRIES_PER_LOOK;
+    enum err err = ERR_OK;
+    uint64_t first_id = 0;
+    while (err == ERR_OK && n == ENTRIES_PER_LOOK && !is_stopping(inbox) &&
+           coordinator_epoch(atomic_load(&inbox->service->coordinator)) != 0) {
+        const struct inbox_entry *entries = NULL;
+        arena_reset(&arena);
+        n = 0;
+        err = store_inbox(store, ENTRIES_PER_LOOK, &arena, &entries, &n, NULL);
+        if (err != ERR_OK || n == 0 || entries[0].id == first_id) {
+            break; /* the same again: nobody takes them at the moment */
+        }
+        first_id = entries[0].id;
+        for (uint32_t i = 0; i < n; i++) {
+            submit(inbox, &entries[i]);
+        }
+        await_answers(inbox);
+    }
+    arena_deinit(&arena);
+    return err;
+}
+
+/* The connection that waits; it is shared with inbox_stop, which interrupts it. */
+static struct store *connect(struct inbox *inbox)
+{
+    struct store *store = NULL;
+    if (store_open(inbox->service->store_url, &store, NULL) != ERR_OK) {
+        return NULL;
+    }
+    if (store_listen(store, NULL) != ERR_OK) {
+        store_close(store);
+        return NULL;
+    }
+    pthread_mutex_lock(&inbox->lock);
+    inbox->store = store;
+    pthread_mutex_unlock(&inbox->lock);
+    return store;
+}
+
+static void disconnect(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    struct store *store = inbox->store;
+    inbox->store = NULL;
+    pthread_mutex_unlock(&inbox->lock);
+    store_close(store);
+}
+
+static void nap(struct inbox *inbox, int64_t ms)
+{
+    int64_t until_ms = clock_wall_ms() + ms;
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (until_ms % 1000) * 1000000};
+    pthread_mutex_lock(&inbox->lock);
+    if (!inbox->is_stopping) {
+        (void)pthread_cond_timedwait(&inbox->answered, &inbox->lock, &until);
+    }
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+static void *work(void *context)
+{
+    struct inbox *inbox = context;
+    struct store *store = NULL;
+    struct store *reader = NULL;
+    bool is_woken = false;
+    while (!is_stopping(inbox)) {
+        if (store == NULL && (store = connect(inbox)) == NULL) {
+            nap(inbox, RETRY_MS);
+            continue;
+        }
+        if (reader == NULL && store_open(inbox->service->store_url, &reader, NULL) != ERR_OK) {
+            reader = NULL;
+            nap(inbox, RETRY_MS);
+            continue;
+        }
+        if (coordinator_epoch(atomic_load(&inbox->service->coordinator)) != 0 && empty_it(inbox, reader) != ERR_OK) {
+            store_close(reader);
+            reader = NULL;
+        }
+        if (!is_stopping(inbox) && store_wait(store, LOOK_MS, &is_woken, NULL) != ERR_OK) {
+            disconnect(inbox);
+            store = NULL;
+            nap(inbox, RETRY_MS);
+        }
+    }
+    await_answers(inbox);
+    disconnect(inbox);
+    store_close(reader);
+    return NULL;
+}
+
+struct inbox *inbox_start(struct service *service)
+{
+    struct inbox *inbox = mem_calloc(1, sizeof *inbox);
+    inbox->service = service;
+    int error = pthread_mutex_init(&inbox->lock, NULL);
+    error |= pthread_cond_init(&inbox->answered, NULL);
+    error |= pthread_create(&inbox->thread, NULL, work, inbox);
+    ASSERT(error == 0);
+    return inbox;
+}
+
+void inbox_look(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    if (inbox->store != NULL) {
+        store_interrupt(inbox->store);
+    }
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void inbox_stop(struct inbox *inbox)
+{
+    if (inbox == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&inbox->lock);
+    inbox->is_stopping = true;
+    if (inbox->store != NULL) {
+        store_interrupt(inbox->store);
+    }
+    pthread_cond_broadcast(&inbox->answered);
+    pthread_mutex_unlock(&inbox->lock);
+    pthread_join(inbox->thread, NULL);
+    pthread_cond_destroy(&inbox->answered);
+    pthread_mutex_destroy(&inbox->lock);
+    mem_free(inbox);
+}

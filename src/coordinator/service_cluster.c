@@ -1,0 +1,224 @@
+/* What people ask about the cluster: the leader, the nodes, named data sets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/service_internal.h"
+#include "wire/command.h"
+#include "wire/reply.h"
+
+/* ---- leader ---- */
+
+void service__GetLeader(struct exchange *exchange)
+{
+    struct leader_news news = coordinator_leader(atomic_load(&exchange->service->coordinator));
+    struct arena *arena = &exchange->request->arena;
+    struct pb_get_leader_response *response = wire_new(PB_GET_LEADER_RESPONSE, arena);
+    response->node_id = news.node_id;
+    response->address = news.address;
+    response->epoch = news.epoch;
+    response->role = arena_strdup(arena, news.is_self ? "leader" : "standby");
+    exchange_reply(exchange, response);
+}
+
+/* ---- nodes ---- */
+
+static void read_nodes(const struct core *core, struct request *request)
+{
+    struct exchange *exchange = exchange_of(request);
+    struct pb_list_nodes_response *response = wire_new(PB_LIST_NODES_RESPONSE, &request->arena);
+    const struct node_filter *filter = exchange->more;
+    struct node_info node;
+    size_t cursor = 0;
+    size_t n = 0;
+    while (core_next_node(core, filter, &cursor, &node)) {
+        n++;
+    }
+    response->nodes = arena_alloc(&request->arena, n * sizeof *response->nodes);
+    cursor = 0;
+    while (core_next_node(core, filter, &cursor, &node)) {
+        response->nodes[response->n_nodes++] = wire_node(&node, &request->arena);
+    }
+    wire_own(response, &request->arena);
+    exchange->more = response;
+}
+
+static int by_worker_id(const void *a, const void *b)
+{
+    const struct pb_node *const *x = a;
+    const struct pb_node *const *y = b;
+    return strcmp((*x)->worker_id, (*y)->worker_id);
+}
+
+static void answer_nodes(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    struct pb_list_nodes_response *response = exchange->more;
+    if (exchange_failed(exchange, reply, err)) {
+        return;
+    }
+    if (response->n_nodes > 1) {
+        qsort(response->nodes, response->n_nodes, sizeof *response->nodes, by_worker_id);
+    }
+    exchange_reply(exchange, response);
+}
+
+void service__ListNodes(struct exchange *exchange)
+{
+    struct request *request = exchange->request;
+    struct error e = {0};
+    struct node_filter *filter = arena_zalloc(&request->arena, sizeof *filter);
+    if (wire_node_filter(exchange->message, &request->arena, filter, &e) != ERR_OK) {
+        exchange_fail(exchange, &e);
+        return;
+    }
+    exchange->more = filter;
+    request->read = read_nodes;
+    exchange_send(exchange, answer_nodes);
+}
+
+static void read_node(const struct core *core, struct request *request)
+{
+    struct exchange *exchange = exchange_of(request);
+    const struct pb_set_node_request *message = exchange->message;
+    struct pb_set_node_response *response = wire_new(PB_SET_NODE_RESPONSE, &request->arena);
+    struct node_info node;
+    if (core_node(core, message->worker_id, &node) == ERR_OK) {
+        response->node = wire_node(&node, &request->arena);
+        wire_own(response->node, &request->arena);
+    }
+    exchange->more = response;
+}
+
+static void answer_node(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    if (!exchange_failed(exchange, reply, err)) {
+        exchange_reply(exchange, exchange->more);
+    }
+}
+
+/* The change is durable; now a look at the node as it is. */
+static void answer_set_node(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    if (!exchange_failed(exchange, reply, err)) {
+        request->read = read_node;
+        exchange_send(exchange, answer_node);
+    }
+}
+
+void service__SetNode(struct exchange *exchange)
+{
+    struct request *request = exchange->request;
+    struct error e = {0};
+    request->command.kind = CMD_SET_NODE;
+    if (wire_set_node(exchange->message, &request->arena, &request->command.u.set_node, &e) != ERR_OK) {
+        exchange_fail(exchange, &e);
+        return;
+    }
+    exchange_send(exchange, answer_set_node);
+}
+
+/* ---- named data sets ---- */
+
+static void answer_put_table(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    const struct pb_put_table_request *message = exchange->message;
+    if (exchange_failed(exchange, reply, err)) {
+        return;
+    }
+    struct pb_put_table_response *response = wire_new(PB_PUT_TABLE_RESPONSE, &request->arena);
+    response->table = message->table;
+    exchange_reply(exchange, response);
+}
+
+void service__PutTable(struct exchange *exchange)
+{
+    const struct pb_put_table_request *message = exchange->message;
+    struct error e = {0};
+    if (message->table == NULL) {
+        error_set(&e, ERR_INVALID, "table: is missing");
+        exchange_fail(exchange, &e);
+        return;
+    }
+    exchange->request->data_set = (struct data_set){
+        .name = message->table->name, .source = message->table->source, .format = message->table->format};
+    exchange_send(exchange, answer_put_table);
+}
+
+static void answer_delete_table(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    if (!exchange_failed(exchange, reply, err)) {
+        exchange_reply(exchange, wire_new(PB_DELETE_TABLE_RESPONSE, &request->arena));
+    }
+}
+
+/* Finds out first whether there is such a data set: removing nothing is a mistake worth telling. */
+static void delete_table(struct clerk *clerk, void *context)
+{
+    struct exchange *exchange = context;
+    const struct pb_delete_table_request *message = exchange->message;
+    const struct data_set *sets = NULL;
+    uint32_t n = 0;
+    struct store *store;
+    struct error e = {0};
+    bool is_known = false;
+    enum err err = clerk_store(clerk, &store, &e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_data_sets(store, &exchange->request->arena, &sets, &n, &e));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        is_known |= strcmp(sets[i].name, message->name) == 0;
+    }
+    if (err == ERR_OK && !is_known) {
+        err = error_set(&e, ERR_NOT_FOUND, "there is no table '%s'", message->name);
+        error_hint(&e, "capstan table list shows all");
+    }
+    if (err != ERR_OK) {
+        exchange_fail(exchange, &e);
+        return;
+    }
+    exchange->request->data_set = (struct data_set){.name = message->name};
+    exchange_send(exchange, answer_delete_table);
+}
+
+void service__DeleteTable(struct exchange *exchange)
+{
+    office_send(exchange->service->readers, delete_table, exchange);
+}
+
+static void list_tables(struct clerk *clerk, void *context)
+{
+    struct exchange *exchange = context;
+    struct arena *arena = &exchange->request->arena;
+    const struct data_set *sets = NULL;
+    uint32_t n = 0;
+    struct store *store;
+    struct error e = {0};
+    enum err err = clerk_store(clerk, &store, &e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_data_sets(store, arena, &sets, &n, &e));
+    }
+    if (err != ERR_OK) {
+        exchange_fail(exchange, &e);
+        return;
+    }
+    struct pb_list_tables_response *response = wire_new(PB_LIST_TABLES_RESPONSE, arena);
+    response->tables = arena_alloc(arena, n * sizeof *response->tables);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pb_table *table = wire_new(PB_TABLE, arena);
+        table->name = arena_strdup(arena, sets[i].name);
+        table->source = arena_strdup(arena, sets[i].source);
+        table->format = arena_strdup(arena, sets[i].format);
+        response->tables[i] = table;
+    }
+    response->n_tables = n;
+    exchange_reply(exchange, response);
+}
+
+void service__ListTables(struct exchange *exchange)
+{
+    office_send(exchange->service->readers, list_tables, exchange);
+}

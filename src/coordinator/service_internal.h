@@ -1,0 +1,131 @@
+/*
+ * service_internal.h - what the files of the services share.
+ *
+ * An exchange is one call being served. It lives in the arena of its request, together with the decoded message and
+ * everything that is made for the answer. It ends with exactly one exchange_reply, exchange_fail or exchange_drop, on
+ * whatever thread has it by then.
+ */
+#ifndef CAPSTAN_COORDINATOR_SERVICE_INTERNAL_H
+#define CAPSTAN_COORDINATOR_SERVICE_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "coordinator/cache.h"
+#include "coordinator/clerk.h"
+#include "coordinator/request.h"
+#include "coordinator/service.h"
+#include "rpc/rpc.h"
+#include "wire/message.h"
+
+struct inbox;
+struct watch;
+
+struct service {
+    struct settings settings;
+    char *store_url;
+    char *address;
+    struct rpc_server *server;
+    _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
+    struct cache *cache;
+    struct office *composers; /* one clerk, who puts together what workers get */
+    struct office *readers;   /* history, long texts */
+    struct watch *watch;
+    struct inbox *inbox;
+};
+
+struct exchange {
+    struct service *service;
+    struct rpc_call *rpc;
+    struct request *request;
+    const void *message; /* struct pb_... of the method's kind */
+    void *more;          /* what a handler keeps until the answer */
+};
+
+/* Serves a message that has been decoded. On a poller thread: must not block. */
+typedef void exchange_fn(struct exchange *exchange);
+
+/* Sends the exchange's request to the loop, to be answered with `answer`. */
+void exchange_send(struct exchange *exchange, answer_fn *answer);
+
+/* Ends the call with a message (struct pb_...), or an error, and the exchange with it. */
+void exchange_reply(struct exchange *exchange, const void *message);
+void exchange_fail(struct exchange *exchange, const struct error *e);
+
+/* If an answer says that something went wrong, ends the call and the exchange with that. True if it did. */
+bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum err err);
+
+/* Ends the exchange of a call that has been ended by other means, such as a stream. */
+void exchange_drop(struct exchange *exchange);
+
+static inline struct exchange *exchange_of(const struct request *request)
+{
+    return request->context;
+}
+
+/* X(service, method, kind of the request): one function service__Method for each. */
+#define SERVICE_TABLE(X)                                                                                               \
+    X(ControlPlane, SubmitQuery, PB_SUBMIT_QUERY_REQUEST)                                                              \
+    X(ControlPlane, SubmitTasks, PB_SUBMIT_TASKS_REQUEST)                                                              \
+    X(ControlPlane, GetQueryStatus, PB_GET_QUERY_STATUS_REQUEST)                                                       \
+    X(ControlPlane, CancelQuery, PB_CANCEL_QUERY_REQUEST)                                                              \
+    X(ControlPlane, RetryJob, PB_RETRY_JOB_REQUEST)                                                                    \
+    X(ControlPlane, FetchQueryResults, PB_FETCH_QUERY_RESULTS_REQUEST)                                                 \
+    X(ControlPlane, ListJobs, PB_LIST_JOBS_REQUEST)                                                                    \
+    X(ControlPlane, ListTasks, PB_LIST_TASKS_REQUEST)                                                                  \
+    X(ControlPlane, WhyPending, PB_WHY_PENDING_REQUEST)                                                                \
+    X(ControlPlane, WatchEvents, PB_WATCH_EVENTS_REQUEST)                                                              \
+    X(ControlPlane, GetTask, PB_GET_TASK_REQUEST)                                                                      \
+    X(ControlPlane, ReportTaskStatus, PB_REPORT_TASK_STATUS_REQUEST)                                                   \
+    X(ControlPlane, RegisterQueryResults, PB_REGISTER_QUERY_RESULTS_REQUEST)                                           \
+    X(ShuffleService, RegisterMapOutput, PB_REGISTER_MAP_OUTPUT_REQUEST)                                               \
+    X(HeartbeatService, RegisterWorker, PB_REGISTER_WORKER_REQUEST)                                                    \
+    X(HeartbeatService, Heartbeat, PB_HEARTBEAT_REQUEST)                                                               \
+    X(HeartbeatService, DeregisterWorker, PB_DEREGISTER_WORKER_REQUEST)                                                \
+    X(Cluster, GetLeader, PB_GET_LEADER_REQUEST)                                                                       \
+    X(Cluster, ListNodes, PB_LIST_NODES_REQUEST)                                                                       \
+    X(Cluster, SetNode, PB_SET_NODE_REQUEST)                                                                           \
+    X(Cluster, PutTable, PB_PUT_TABLE_REQUEST)                                                                         \
+    X(Cluster, ListTables, PB_LIST_TABLES_REQUEST)                                                                     \
+    X(Cluster, DeleteTable, PB_DELETE_TABLE_REQUEST)
+
+#define SERVICE_DECLARE(service, method, kind) exchange_fn service__##method;
+SERVICE_TABLE(SERVICE_DECLARE)
+#undef SERVICE_DECLARE
+
+/*
+ * A question about one job, answered from the leader's memory or, for jobs that have left it, by a clerk from a core of
+ * its own. `read` returns what it found, in the arena; NULL: nothing.
+ */
+struct job_question {
+    const char *job_id;
+    void *(*read)(const struct core *core, const char *job_id, struct arena *arena);
+    void (*then)(struct exchange *exchange, void *found); /* NULL: what was found is the answer */
+    void *found;
+};
+
+/* Asks it, and ends the exchange with an error if there is no such job. */
+void service__ask(struct exchange *exchange, const struct job_question *question);
+
+/* Makes the request a submit of this tree, under the job id and key that its command has already. */
+struct tree_submit;
+void service__submit_tree(struct request *request, const struct tree_submit *tree);
+
+/* Fills in what the tasks of a GetTask answer get as inputs, then sends it (compose.c). */
+void service__compose(struct exchange *exchange, const struct reply *reply);
+
+/* Under which digest the rows of a final task lie in the store, when they are few. */
+struct digest service__result_digest(struct task_ref ref, uint32_t attempt);
+
+/* The event streams (watch.c). */
+struct watch *watch_new(struct service *service);
+void watch_durable(struct watch *watch, const struct row *rows); /* on the loop thread */
+void watch_demoted(struct watch *watch);                         /* ends those that follow */
+void watch_close(struct watch *watch);                           /* ends all streams */
+void watch_free(struct watch *watch);                            /* NULL ok */
+
+/* The inbox (inbox.c). */
+struct inbox *inbox_start(struct service *service);
+void inbox_look(struct inbox *inbox); /* soon, without waiting to be woken */
+void inbox_stop(struct inbox *inbox); /* while the loop still answers; NULL ok */
+
+#endif

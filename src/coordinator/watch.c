@@ -1,0 +1,369 @@
+/*
+ * Streams of events.
+ *
+ * A stream reads pages of events from the store, through a clerk, and sends them one by one. When there are no more and
+ * the client wants to follow, it rests until the loop tells that further events of its job (or any) are durable. So it
+ * never holds more than one page, however slow its reader is, and it can begin anywhere in the past.
+ *
+ * A stream is in one of three places: resting (in no thread's hands), with a clerk, or with the transport. Whoever has it
+ * moves it on; others only leave marks (is_stale: there is more to read; is_over: end it).
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "base/siphash.h"
+#include "coordinator/service_internal.h"
+#include "wire/reply.h"
+
+#define EVENTS_PER_PAGE 500
+
+/* The streams of one job; of all jobs if it has no id. */
+struct topic {
+    struct list streams;
+    char job_id[];
+};
+
+struct stream {
+    struct list in_topic;
+    struct topic *topic;
+    struct watch *watch;
+    struct exchange *exchange;
+    struct error e; /* why it is over */
+    struct arena arena;
+    struct page page;
+    uint32_t at; /* in the page */
+    uint64_t after_seq;
+    uint64_t resync_seq; /* not 0: tell the client that events up to here are gone */
+    bool follows;
+    bool is_resting;
+    bool is_stale;
+    bool is_over;
+};
+
+struct watch {
+    struct service *service;
+    pthread_mutex_t lock;
+    struct siphash_key secret;
+    struct map topics;
+    struct topic *all; /* of those that want everything */
+    bool is_closed;
+};
+
+static bool is_topic(const void *value, const void *key)
+{
+    const struct topic *topic = value;
+    return strcmp(topic->job_id, key) == 0;
+}
+
+static uint64_t hash_of(const struct watch *watch, const char *job_id)
+{
+    return siphash(&watch->secret, job_id, strlen(job_id));
+}
+
+static struct topic *topic_new(const char *job_id)
+{
+    size_t n = strlen(job_id) + 1;
+    struct topic *topic = mem_alloc(sizeof *topic + n);
+    memcpy(topic->job_id, job_id, n);
+    list_init(&topic->streams);
+    return topic;
+}
+
+struct watch *watch_new(struct service *service)
+{
+    struct watch *watch = mem_calloc(1, sizeof *watch);
+    int error = pthread_mutex_init(&watch->lock, NULL);
+    ASSERT(error == 0);
+    watch->service = service;
+    watch->all = topic_new("");
+    random_bytes(&watch->secret, sizeof watch->secret);
+    return watch;
+}
+
+void watch_free(struct watch *watch)
+{
+    if (watch != NULL) {
+        ASSERT(watch->topics.count == 0 && list_is_empty(&watch->all->streams));
+        map_deinit(&watch->topics);
+        mem_free(watch->all);
+        pthread_mutex_destroy(&watch->lock);
+        mem_free(watch);
+    }
+}
+
+/* ---- the way of a stream ---- */
+
+static void read_page(struct clerk *clerk, void *context);
+
+/* The lock is held. */
+static void join_topic(struct watch *watch, struct stream *stream, const char *job_id)
+{
+    struct topic *topic =
+        job_id[0] == '\0' ? watch->all : map_get(&watch->topics, hash_of(watch, job_id), is_topic, job_id);
+    if (topic == NULL) {
+        topic = topic_new(job_id);
+        map_put(&watch->topics, hash_of(watch, job_id), topic);
+    }
+    stream->topic = topic;
+    list_push_back(&topic->streams, &stream->in_topic);
+}
+
+/* The lock is held. */
+static void leave_topic(struct watch *watch, struct stream *stream)
+{
+    struct topic *topic = stream->topic;
+    list_remove(&stream->in_topic);
+    if (topic != watch->all && list_is_empty(&topic->streams)) {
+        mem_free(map_take_value(&watch->topics, hash_of(watch, topic->job_id), topic));
+    }
+}
+
+/* Ends the call and the stream. Nobody else has it, and the lock is not held. */
+static void finish(struct stream *stream)
+{
+    struct watch *watch = stream->watch;
+    struct exchange *exchange = stream->exchange;
+    pthread_mutex_lock(&watch->lock);
+    leave_topic(watch, stream);
+    pthread_mutex_unlock(&watch->lock);
+    if (stream->e.code != ERR_OK) {
+        exchange_fail(exchange, &stream->e); /* waits for on_gone, which may be looking at the stream */
+    } else {
+        rpc_call_end(exchange->rpc);
+        exchange_drop(exchange);
+    }
+    arena_deinit(&stream->arena);
+    mem_free(stream);
+}
+
+static void sent(void *context, struct rpc_call *call, bool ok);
+
+static void send_event(struct stream *stream, struct pb_event *event)
+{
+    struct buf bytes = {0};
+    wire_encode(event, &bytes);
+    rpc_call_send(stream->exchange->rpc, bytes.data, bytes.n, sent, stream);
+    buf_deinit(&bytes);
+}
+
+/* Whoever has the stream sends the next event, or has the next page read. */
+static void move_on(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->watch->lock);
+    bool is_over = stream->is_over;
+    pthread_mutex_unlock(&stream->watch->lock);
+    if (is_over) {
+        finish(stream);
+    } else if (stream->resync_seq != 0) {
+        struct pb_event *event = wire_new(PB_EVENT, &stream->arena);
+        event->seq = stream->resync_seq;
+        event->resync = true;
+        stream->resync_seq = 0;
+        send_event(stream, event);
+    } else if (stream->at < stream->page.n_rows) {
+        const struct row_event *row = (const struct row_event *)(const void *)stream->page.rows[stream->at++];
+        stream->after_seq = row->seq;
+        send_event(stream, wire_event_row(row, &stream->arena));
+    } else {
+        office_send(stream->watch->service->readers, read_page, stream);
+    }
+}
+
+static void sent(void *context, struct rpc_call *call, bool ok)
+{
+    struct stream *stream = context;
+    UNUSED(call);
+    if (!ok) {
+        pthread_mutex_lock(&stream->watch->lock);
+        stream->is_over = true;
+        pthread_mutex_unlock(&stream->watch->lock);
+        if (stream->e.code == ERR_OK) {
+            error_set(&stream->e, ERR_CANCELED, "the client has gone");
+        }
+    }
+    move_on(stream);
+}
+
+/* Everything has been sent. True if the stream rests now and is out of the caller's hands. */
+static bool rest(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->watch->lock);
+    bool can_rest = !stream->is_stale && !stream->is_over;
+    stream->is_stale = false;
+    stream->is_resting = can_rest;
+    pthread_mutex_unlock(&stream->watch->lock);
+    return can_rest;
+}
+
+static void read_page(struct clerk *clerk, void *context)
+{
+    struct stream *stream = context;
+    struct event_query query = {.job_id = stream->topic->job_id[0] == '\0' ? NULL : stream->topic->job_id,
+                                .after_seq = stream->after_seq,
+                                .limit = EVENTS_PER_PAGE};
+    struct store *store;
+    uint64_t pruned_seq = 0;
+    arena_reset(&stream->arena);
+    stream->page = (struct page){0};
+    stream->at = 0;
+    enum err err = clerk_store(clerk, &store, &stream->e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_events(store, &query, &stream->arena, &stream->page, &pruned_seq, &stream->e));
+    }
+    if (err != ERR_OK) {
+        finish(stream);
+        return;
+    }
+    if (stream->after_seq > 0 && stream->after_seq < pruned_seq) {
+        stream->resync_seq = pruned_seq;
+        stream->after_seq = pruned_seq;
+    }
+    if (stream->page.n_rows == 0 && stream->resync_seq == 0) {
+        if (!stream->follows) {
+            finish(stream);
+            return;
+        }
+        if (rest(stream)) {
+            return;
+        }
+    }
+    move_on(stream);
+}
+
+/* Marks the stream as over and, if it rests, says that it is the caller's to finish. The lock is held. */
+static bool end_soon(struct stream *stream, enum err code, const char *why)
+{
+    if (!stream->is_over) {
+        stream->is_over = true;
+        error_set(&stream->e, code, "%s", why);
+    }
+    bool is_mine = stream->is_resting;
+    stream->is_resting = false;
+    return is_mine;
+}
+
+static void client_gone(void *context, struct rpc_call *call)
+{
+    struct stream *stream = context;
+    UNUSED(call);
+    pthread_mutex_lock(&stream->watch->lock);
+    bool is_mine = end_soon(stream, ERR_CANCELED, "the client has gone");
+    pthread_mutex_unlock(&stream->watch->lock);
+    if (is_mine) {
+        finish(stream);
+    }
+}
+
+void service__WatchEvents(struct exchange *exchange)
+{
+    struct watch *watch = exchange->service->watch;
+    const struct pb_watch_events_request *message = exchange->message;
+    struct error e = {0};
+    if (message->follow && coordinator_epoch(atomic_load(&exchange->service->coordinator)) == 0) {
+        error_set(&e, ERR_PRECONDITION, "this coordinator does not lead, so it has nothing to follow");
+        exchange_fail(exchange, &e);
+        return;
+    }
+    struct stream *stream = mem_calloc(1, sizeof *stream);
+    stream->watch = watch;
+    stream->exchange = exchange;
+    stream->after_seq = message->after_seq;
+    stream->follows = message->follow;
+    pthread_mutex_lock(&watch->lock);
+    join_topic(watch, stream, message->query_id);
+    stream->is_over = watch->is_closed;
+    pthread_mutex_unlock(&watch->lock);
+    rpc_call_on_gone(exchange->rpc, client_gone, stream);
+    office_send(watch->service->readers, read_page, stream);
+}
+
+/* ---- what wakes and what ends them ---- */
+
+/* The lock is held. */
+static void wake_topic(struct watch *watch, struct topic *topic)
+{
+    LIST_EACH(at, &topic->streams) {
+        struct stream *stream = CONTAINER_OF(at, struct stream, in_topic);
+        if (stream->is_resting) {
+            stream->is_resting = false;
+            office_send(watch->service->readers, read_page, stream);
+        } else {
+            stream->is_stale = true;
+        }
+    }
+}
+
+void watch_durable(struct watch *watch, const struct row *rows)
+{
+    const char *last = NULL; /* events of one job often follow each other */
+    bool any = false;
+    pthread_mutex_lock(&watch->lock);
+    bool is_watched = watch->topics.count > 0 || !list_is_empty(&watch->all->streams);
+    for (const struct row *row = is_watched ? rows : NULL; row != NULL; row = row->next) {
+        const struct row_event *event = (const struct row_event *)(const void *)row;
+        if (row->kind != ROW_EVENT) {
+            continue;
+        }
+        any = true;
+        if (event->ref.job_id != NULL && event->ref.job_id != last && watch->topics.count > 0) {
+            last = event->ref.job_id;
+            struct topic *topic = map_get(&watch->topics, hash_of(watch, last), is_topic, last);
+            if (topic != NULL) {
+                wake_topic(watch, topic);
+            }
+        }
+    }
+    if (any) {
+        wake_topic(watch, watch->all);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+/* Collects those of a topic that rest; the others end by themselves. The lock is held. */
+static void end_topic(struct topic *topic, const char *why, bool only_following, struct stream **out, uint32_t max,
+                      uint32_t *n)
+{
+    LIST_EACH(at, &topic->streams) {
+        struct stream *stream = CONTAINER_OF(at, struct stream, in_topic);
+        if (*n < max && (stream->follows || !only_following) && end_soon(stream, ERR_PRECONDITION, why)) {
+            out[(*n)++] = stream;
+        }
+    }
+}
+
+/* In small steps, because finishing a stream needs the lock. */
+static void end_all(struct watch *watch, const char *why, bool only_following)
+{
+    struct stream *found[64];
+    uint32_t n;
+    do {
+        size_t cursor = 0;
+        n = 0;
+        pthread_mutex_lock(&watch->lock);
+        end_topic(watch->all, why, only_following, found, 64, &n);
+        for (struct topic *topic; (topic = map_next(&watch->topics, &cursor)) != NULL;) {
+            end_topic(topic, why, only_following, found, 64, &n);
+        }
+        pthread_mutex_unlock(&watch->lock);
+        for (uint32_t i = 0; i < n; i++) {
+            finish(found[i]);
+        }
+    } while (n == 64);
+}
+
+void watch_demoted(struct watch *watch)
+{
+    end_all(watch, "this coordinator does not lead any more", true);
+}
+
+void watch_close(struct watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->is_closed = true;
+    pthread_mutex_unlock(&watch->lock);
+    end_all(watch, "this coordinator stops", false);
+}

@@ -1,0 +1,73 @@
+/*
+ * main.c - capstan: finds the verb, reads its options, runs it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/help.h"
+#include "cli/value.h"
+#include "main/verbs.h"
+
+extern char **environ;
+
+static void set_up_log(struct cli *cli)
+{
+    enum log_level level = LOG_INFO;
+    bool is_known = log_level_from_name(cli_text(cli, "log-level"), &level);
+    ASSERT(is_known);
+    log_setup(level, cli->wants_json || strcmp(cli_text(cli, "log-format"), "json") == 0);
+}
+
+/* The one place that keeps every process that listens from being open to other machines by accident. */
+static enum err check_listen(struct cli *cli, struct error *e)
+{
+    if (verb_option_find(cli->verb, "listen") < 0) {
+        return ERR_OK;
+    }
+    bool can_tls = verb_option_find(cli->verb, "tls-cert") >= 0;
+    struct listen_rule rule = {.address = cli_text(cli, "listen"),
+                               .can_tls = can_tls,
+                               .has_tls = can_tls && cli_text(cli, "tls-cert") != NULL,
+                               .is_insecure = cli_flag(cli, "insecure")};
+    return address_check_listen(&rule, e);
+}
+
+static int print_help(struct cli *cli)
+{
+    struct buf text = {0};
+    help_verb(&text, cli->verb);
+    fputs(text.data, cli->out);
+    buf_deinit(&text);
+    return EXIT_DONE;
+}
+
+static int run(struct cli *cli)
+{
+    struct error e = {0};
+    if (cli->wants_help) {
+        return print_help(cli);
+    }
+    if ((cli->verb->groups & VERB_LOGS) != 0) {
+        set_up_log(cli);
+    }
+    if (check_listen(cli, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    return cli->verb->run(cli);
+}
+
+int main(int argc, char **argv)
+{
+    struct verb_table table = verbs_all();
+    struct cli_input input = {.table = &table, .argc = argc, .argv = argv, .environment = environ};
+    struct cli cli;
+    struct error e = {0};
+    int code = cli_parse(&input, &cli, &e) == ERR_OK ? run(&cli) : cli_fail(&cli, &e);
+    if (fflush(stdout) != 0 && code == EXIT_DONE) {
+        fputs("capstan: the output could not be written\n", stderr);
+        code = EXIT_JOB_FAILED;
+    }
+    cli_deinit(&cli);
+    return code;
+}

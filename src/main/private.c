@@ -1,0 +1,174 @@
+#include "main/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "main/folder.h"
+
+extern char **environ;
+
+#define READY_MS_MAX 60000
+#define STOP_MS_MAX 15000
+#define ARGS_MAX 128
+#define LOG_TAIL_BYTES 1500
+
+char *const *private_environment(struct arena *arena)
+{
+    size_t n = 0;
+    size_t kept = 0;
+    while (environ[n] != NULL) {
+        n++;
+    }
+    char **out = arena_alloc(arena, (n + 1) * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(environ[i], "CAPSTAN_", 8) != 0) {
+            out[kept++] = environ[i];
+        }
+    }
+    out[kept] = NULL;
+    return out;
+}
+
+/* The same with the store, whose address may have a password in it and so is no argument. */
+static char *const *environment_of(struct arena *arena, const char *store)
+{
+    char *const *clean = private_environment(arena);
+    size_t n = 0;
+    while (clean[n] != NULL) {
+        n++;
+    }
+    char **out = arena_alloc(arena, (n + 2) * sizeof *out);
+    memcpy(out, clean, n * sizeof *out);
+    out[n] = arena_format(arena, "CAPSTAN_STORE=%s", store);
+    out[n + 1] = NULL;
+    return out;
+}
+
+static char *const *arguments_of(struct arena *arena, const struct private_options *options, const char *folder)
+{
+    char **argv = arena_zalloc(arena, ARGS_MAX * sizeof *argv);
+    uint32_t n = 0;
+    argv[n++] = "capstan";
+    argv[n++] = "up";
+    argv[n++] = "--json";
+    argv[n++] = "--no-auth";
+    argv[n++] = arena_format(arena, "--data=%s", folder);
+    argv[n++] = "--listen=127.0.0.1:0";
+    argv[n++] = arena_format(arena, "--workers=%u", options->workers);
+    argv[n++] = arena_format(arena, "--slots=%u", options->slots);
+    for (uint32_t i = 0; i < options->n_settings && n + 1 < ARGS_MAX; i++) {
+        argv[n++] = arena_format(arena, "--set=%s", options->settings[i]);
+    }
+    return argv;
+}
+
+/* The last lines of the log: why it did not start. */
+static void explain(const struct private_cluster *cluster, struct error *e)
+{
+    char text[LOG_TAIL_BYTES + 1];
+    int fd = open(cluster->up.log_path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    off_t end = lseek(fd, 0, SEEK_END);
+    (void)lseek(fd, end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0, SEEK_SET);
+    ssize_t n = read(fd, text, LOG_TAIL_BYTES);
+    close(fd);
+    if (n > 0) {
+        text[n] = '\0';
+        error_set(e, e->code, "%s\n%s", e->message, text);
+    }
+}
+
+/* Waits for the line that says it is ready. False at its end, or when the time is up. */
+static bool read_line(struct member *up, struct buf *line)
+{
+    int64_t until_ms = clock_mono_ms() + READY_MS_MAX;
+    while (line->n == 0 || line->data[line->n - 1] != '\n') {
+        char chunk[1024];
+        int64_t left_ms = until_ms - clock_mono_ms();
+        struct pollfd fd = {.fd = up->output, .events = POLLIN};
+        if (left_ms <= 0) {
+            return false;
+        }
+        if (poll(&fd, 1, (int)left_ms) <= 0) {
+            continue;
+        }
+        ssize_t n = read(up->output, chunk, sizeof chunk);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+            return false;
+        }
+        buf_append(line, chunk, n > 0 ? (size_t)n : 0);
+    }
+    return true;
+}
+
+static enum err wait_until_ready(struct arena *arena, struct private_cluster *cluster, struct error *e)
+{
+    struct buf line = {0};
+    struct json *root = NULL;
+    enum err err = ERR_OK;
+    if (!read_line(&cluster->up, &line)) {
+        err = error_set(e, ERR_UNAVAILABLE, "the private cluster did not start");
+        explain(cluster, e);
+    } else {
+        err = json_parse(line.data, line.n, &root, e);
+    }
+    if (err == ERR_OK) {
+        const char *address = json_text(json_get(root, "address"), NULL);
+        cluster->address = arena_strdup(arena, address);
+        err = address != NULL ? ERR_OK : error_set(e, ERR_INTERNAL, "the private cluster has no address");
+    }
+    json_free(root);
+    buf_deinit(&line);
+    return err;
+}
+
+enum err private_start(struct arena *arena, const struct private_options *options, struct private_cluster *out,
+                       struct error *e)
+{
+    *out = (struct private_cluster){.up.output = -1};
+    enum err err = folder_make_temporary(arena, &out->folder, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    out->store = options->store != NULL ? options->store : arena_format(arena, "sqlite:%s/state.db", out->folder);
+    member_init(&out->up, "up", arguments_of(arena, options, out->folder), environment_of(arena, out->store));
+    out->up.is_prefixed = true;
+    out->up.log_path = arena_format(arena, "%s/up.log", out->folder);
+    err = member_start(&out->up, e);
+    return err == ERR_OK ? wait_until_ready(arena, out, e) : err;
+}
+
+void private_stop(struct private_cluster *cluster)
+{
+    int64_t until_ms = clock_mono_ms() + STOP_MS_MAX;
+    bool is_killed = false;
+    member_signal(&cluster->up, SIGTERM);
+    while (cluster->up.pid > 0 && waitpid(cluster->up.pid, NULL, WNOHANG) == 0) {
+        if (clock_mono_ms() > until_ms && !is_killed) {
+            member_signal(&cluster->up, SIGKILL); /* its children follow by themselves */
+            is_killed = true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    cluster->up.pid = 0;
+    member_deinit(&cluster->up);
+    cluster->up.output = -1;
+}
+
+void private_remove(struct private_cluster *cluster)
+{
+    if (cluster->folder != NULL) {
+        folder_remove(cluster->folder);
+    }
+}

@@ -1,0 +1,51 @@
+/*
+ * private.h - a cluster of one's own for a moment: `capstan up` in a temporary folder on a free port, for demo and bench.
+ *
+ * It knows nothing of the caller's environment and settings files, and ends with the caller, however that ends.
+ *
+ * Ownership: texts live in the arena that private_start was given. Threads: the main thread, before it makes others: the
+ * child is tied to the thread that started it.
+ */
+#ifndef CAPSTAN_MAIN_PRIVATE_H
+#define CAPSTAN_MAIN_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "main/member.h"
+
+struct private_options {
+    uint32_t workers;
+    uint32_t slots;
+    const char *store; /* NULL: SQLite in the folder */
+    const char *const *settings;
+    uint32_t n_settings;
+};
+
+struct private_cluster {
+    struct member up;
+    const char *folder;
+    const char *store;
+    const char *address; /* NULL: it is not ready */
+};
+
+/*
+ * Starts it and waits until it is ready. If it is not, the error has the end of its log. private_stop must be called in
+ * any case.
+ */
+MUST_USE enum err private_start(struct arena *arena, const struct private_options *options, struct private_cluster *out,
+                                struct error *e);
+
+/* Ends all its processes; the folder stays. */
+void private_stop(struct private_cluster *cluster);
+
+/* Removes the folder. */
+void private_remove(struct private_cluster *cluster);
+
+/* The environment without what belongs to Capstan, in the arena. */
+char *const *private_environment(struct arena *arena);
+
+#endif

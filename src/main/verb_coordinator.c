@@ -1,0 +1,151 @@
+/* capstan coordinator: the services in front of a store, until SIGTERM. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "coordinator/service.h"
+#include "main/verbs.h"
+#include "store/store.h"
+
+#define LOOK_MS 200
+#define STORE_RETRY_MS 500
+
+static void block_signals(sigset_t *signals)
+{
+    sigemptyset(signals);
+    sigaddset(signals, SIGINT);
+    sigaddset(signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* True if one of the signals came within the time. */
+static bool signaled(const sigset_t *signals, int64_t ms)
+{
+    struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (ms % 1000) * 1000000};
+    return sigtimedwait(signals, NULL, &time) > 0;
+}
+
+/* The folder of a store that is a file, made if it is missing. */
+static void make_folder(const char *url, struct arena *arena)
+{
+    if (strncmp(url, "sqlite:", 7) != 0) {
+        return;
+    }
+    char *path = arena_strdup(arena, url + 7);
+    char *slash = strrchr(path, '/');
+    if (slash != NULL && slash != path) {
+        *slash = '\0';
+        (void)mkdir(path, 0700); /* if this fails, opening the store tells why */
+    }
+}
+
+/*
+ * Opens the store and brings its schema up to date. While it cannot be reached this waits, up to `wait_ms`, and says so:
+ * a coordinator without its store would be of no use to anybody.
+ */
+static enum err prepare_store(const char *url, int64_t wait_ms, const sigset_t *signals, struct arena *arena,
+                              struct error *e)
+{
+    int64_t until_ms = clock_mono_ms() + wait_ms;
+    bool has_told = false;
+    enum err err;
+    make_folder(url, arena);
+    for (;;) {
+        struct store *store = NULL;
+        err = store_open(url, &store, e);
+        if (err == ERR_OK) {
+            err = store_migrate(store, STORE_NEWEST, e);
+            store_close(store);
+        }
+        if (err != ERR_UNAVAILABLE || clock_mono_ms() >= until_ms) {
+            break;
+        }
+        if (!has_told) {
+            log_warn("store", "%s cannot be reached, waiting for it: %s", store_url_text(url, arena), e->message);
+            has_told = true;
+        }
+        if (signaled(signals, STORE_RETRY_MS)) {
+            return error_set(e, ERR_CANCELED, "stopped while waiting for the store");
+        }
+    }
+    if (err == ERR_UNAVAILABLE) {
+        error_hint(e, "is the database running? --store-wait says how long to wait for it");
+    }
+    return err;
+}
+
+static enum err read_settings(struct cli *cli, struct settings *out, struct error *e)
+{
+    uint32_t n;
+    const char *const *pairs = cli_list(cli, "set", &n);
+    *out = settings_default();
+    for (uint32_t i = 0; i < n; i++) {
+        enum err err = settings_set(out, pairs[i], e);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return settings_check(out, e);
+}
+
+static const char *default_node_id(struct arena *arena)
+{
+    char host[64] = "";
+    char suffix[9];
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') {
+        snprintf(host, sizeof host, "coordinator");
+    }
+    random_hex(suffix, sizeof suffix - 1);
+    return arena_format(arena, "%s-%s", host, suffix);
+}
+
+/* Until a signal comes, or another is found to lead where this one must. */
+static int serve(struct cli *cli, const struct service_options *options, const sigset_t *signals)
+{
+    struct service *service = NULL;
+    struct error e = {0};
+    int code = EXIT_DONE;
+    if (service_start(options, &service, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    log_info("listen", "serving on %s, store %s", service_address(service),
+             store_url_text(options->store_url, &cli->arena));
+    while (!signaled(signals, LOOK_MS)) {
+        if (service_gave_up(service)) {
+            code = cli_fail_with(cli, ERR_PRECONDITION, "use --role auto to stand by, or stop the other one",
+                                 "another coordinator leads already");
+            break;
+        }
+    }
+    log_info("stop", "stopping");
+    service_stop(service);
+    return code;
+}
+
+int verb_coordinator(struct cli *cli)
+{
+    struct service_options options = {.store_url = cli_text(cli, "store"),
+                                      .node_id = cli_text(cli, "node-id"),
+                                      .listen = cli_text(cli, "listen"),
+                                      .advertise = cli_text(cli, "advertise"),
+                                      .must_lead = strcmp(cli_text(cli, "role"), "leader") == 0};
+    struct error e = {0};
+    sigset_t signals;
+    block_signals(&signals);
+    if (read_settings(cli, &options.settings, &e) != ERR_OK ||
+        prepare_store(options.store_url, cli_number(cli, "store-wait"), &signals, &cli->arena, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    if (options.node_id == NULL) {
+        options.node_id = default_node_id(&cli->arena);
+    }
+    return serve(cli, &options, &signals);
+}

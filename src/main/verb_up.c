@@ -1,0 +1,528 @@
+/*
+ * verb_up.c - everything on one machine: one coordinator and some workers as child processes.
+ *
+ *     starting ──coordinator answers, workers are registered──► ready ──signal──► workers drain ──► coordinator stops
+ *
+ * The loop waits for signals and for output of the children. A thread of its own asks the coordinator whether all are
+ * there, so that nothing holds the loop up. A child that dies is started again after a pause that grows; but one that
+ * says at its first start that it cannot run at all (a wrong setting, a port that is taken) ends everything, because
+ * nothing would change.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/client.h"
+#include "cli/value.h"
+#include "main/folder.h"
+#include "main/member.h"
+#include "main/verbs.h"
+
+extern char **environ;
+
+#define MEMBERS_MAX 65
+#define ARGS_MAX 512
+#define PROBE_MS 50
+#define STOP_MS 10000 /* for the coordinator, when the workers have gone */
+#define KILL_MS 3000  /* after the second signal */
+
+enum up_phase { UP_STARTING, UP_READY, UP_DRAINING, UP_STOPPING, UP_KILLING };
+
+struct up {
+    struct cli *cli;
+    const char *address; /* where clients of this machine connect */
+    const char *listen;
+    const char *store;
+    const char *data;
+    uint32_t slots;
+    struct member members[MEMBERS_MAX]; /* [0] is the coordinator */
+    uint32_t n_members;
+    const char *worker_ids[MEMBERS_MAX];
+    enum up_phase phase;
+    bool was_ready;
+    int64_t deadline_ms; /* of the phase; 0: none */
+    int signals;         /* signalfd */
+    int code;
+
+    pthread_t probe;
+    atomic_bool is_probing;
+    atomic_bool is_ready;
+};
+
+/* ---- addresses ---- */
+
+/* A port that is free now. The coordinator keeps it over its restarts, so it cannot be left to choose. */
+static enum err free_port(uint16_t *out, struct error *e)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool good = fd >= 0 && bind(fd, (struct sockaddr *)&address, n) == 0 &&
+                getsockname(fd, (struct sockaddr *)&address, &n) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (!good) {
+        return error_set(e, ERR_UNAVAILABLE, "cannot find a free port: %s", strerror(errno));
+    }
+    *out = ntohs(address.sin_port);
+    return ERR_OK;
+}
+
+static enum err choose_addresses(struct up *up, struct error *e)
+{
+    struct arena *arena = &up->cli->arena;
+    const char *listen = cli_text(up->cli, "listen");
+    const char *colon = strrchr(listen, ':');
+    char *host = arena_copy(arena, listen, (size_t)(colon - listen) + 1);
+    host[colon - listen] = '\0';
+    const char *port = colon + 1;
+    if (strcmp(port, "0") == 0) {
+        uint16_t chosen = 0;
+        enum err err = free_port(&chosen, e);
+        if (err != ERR_OK) {
+            return err;
+        }
+        port = arena_format(arena, "%u", (unsigned)chosen);
+    }
+    bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "[::]") == 0;
+    const char *own = strcmp(host, "[::]") == 0 ? "[::1]" : "127.0.0.1";
+    up->listen = arena_format(arena, "%s:%s", host, port);
+    up->address = arena_format(arena, "%s:%s", is_any ? own : host, port);
+    return ERR_OK;
+}
+
+/* ---- children ---- */
+
+struct arguments {
+    struct arena *arena;
+    char **argv;
+    uint32_t n;
+};
+
+static void add(struct arguments *args, const char *text)
+{
+    ASSERT(args->n + 1 < ARGS_MAX);
+    args->argv[args->n++] = arena_strdup(args->arena, text);
+    args->argv[args->n] = NULL;
+}
+
+static void add_option(struct arguments *args, const char *flag, const char *value)
+{
+    add(args, flag);
+    add(args, value);
+}
+
+static struct arguments begin(struct up *up, const char *verb)
+{
+    struct cli *cli = up->cli;
+    struct arguments args = {.arena = &cli->arena};
+    args.argv = arena_alloc(args.arena, ARGS_MAX * sizeof *args.argv);
+    add(&args, "capstan");
+    add(&args, verb);
+    add_option(&args, "--log-level", cli_text(cli, "log-level"));
+    add_option(&args, "--log-format", cli->wants_json ? "json" : cli_text(cli, "log-format"));
+    if (cli_text(cli, "config") != NULL) {
+        add_option(&args, "--config", cli_text(cli, "config"));
+    }
+    if (cli_flag(cli, "insecure")) {
+        add(&args, "--insecure");
+    }
+    return args;
+}
+
+/*
+ * The environment with CAPSTAN_STORE set, or taken out. The store's address can have a password in it, which every user
+ * of the machine could read from a command line.
+ */
+static char *const *environment_with(struct arena *arena, const char *store)
+{
+    size_t n = 0;
+    size_t kept = 0;
+    while (environ[n] != NULL) {
+        n++;
+    }
+    char **out = arena_alloc(arena, (n + 2) * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(environ[i], "CAPSTAN_STORE=", 14) != 0) {
+            out[kept++] = environ[i];
+        }
+    }
+    if (store != NULL) {
+        out[kept++] = arena_format(arena, "CAPSTAN_STORE=%s", store);
+    }
+    out[kept] = NULL;
+    return out;
+}
+
+static void plan_coordinator(struct up *up)
+{
+    struct arguments args = begin(up, "coordinator");
+    uint32_t n = 0;
+    const char *const *settings = cli_list(up->cli, "set", &n);
+    add_option(&args, "--listen", up->listen);
+    for (uint32_t i = 0; i < n && i < ARGS_MAX / 4; i++) {
+        add_option(&args, "--set", settings[i]);
+    }
+    member_init(&up->members[up->n_members++], "coordinator", args.argv, environment_with(&up->cli->arena, up->store));
+}
+
+static void plan_worker(struct up *up, uint32_t number, char *const *environment)
+{
+    struct arena *arena = &up->cli->arena;
+    struct arguments args = begin(up, "worker");
+    char host[60] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') {
+        snprintf(host, sizeof host, "local");
+    }
+    for (char *p = host; *p != '\0'; p++) {
+        bool good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '.';
+        *p = good ? *p : '-';
+    }
+    const char *id = arena_format(arena, "%s-%u", host, number);
+    const char *colon = strrchr(up->listen, ':');
+    add_option(&args, "--join", up->address);
+    add_option(&args, "--id", id);
+    add_option(&args, "--slots", arena_format(arena, "%u", up->slots));
+    add_option(&args, "--listen", arena_format(arena, "%.*s:0", (int)(colon - up->listen), up->listen));
+    add_option(&args, "--data", arena_format(arena, "%s/worker-%u", up->data, number));
+    up->worker_ids[up->n_members] = id;
+    member_init(&up->members[up->n_members++], arena_format(arena, "worker %u", number), args.argv, environment);
+}
+
+static void plan(struct up *up)
+{
+    struct cli *cli = up->cli;
+    int64_t slots = cli_number(cli, "slots");
+    int64_t workers = cli_number(cli, "workers");
+    bool is_prefixed = !cli->wants_json && strcmp(cli_text(cli, "log-format"), "text") == 0;
+    up->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
+    plan_coordinator(up);
+    char *const *environment = environment_with(&cli->arena, NULL);
+    for (uint32_t i = 1; i <= (uint32_t)workers; i++) {
+        plan_worker(up, i, environment);
+    }
+    for (uint32_t i = 0; i < up->n_members; i++) {
+        up->members[i].is_prefixed = is_prefixed;
+    }
+}
+
+/* ---- is it ready? ---- */
+
+static bool is_registered(const struct pb_list_nodes_response *nodes, const char *id)
+{
+    for (size_t i = 0; i < nodes->n_nodes; i++) {
+        if (strcmp(nodes->nodes[i]->worker_id, id) == 0) {
+            return strcmp(nodes->nodes[i]->status, "healthy") == 0;
+        }
+    }
+    return false;
+}
+
+static bool all_are_there(const struct up *up, struct client *client, struct arena *arena)
+{
+    struct pb_list_nodes_response *nodes = NULL;
+    struct client_call call = {.path = "/capstan.v1.Cluster/ListNodes",
+                               .message = wire_new(PB_LIST_NODES_REQUEST, arena),
+                               .answer = PB_LIST_NODES_RESPONSE,
+                               .patience_ms = 1};
+    if (client_call(client, &call, arena, &nodes, NULL) != ERR_OK) {
+        return false;
+    }
+    for (uint32_t i = 1; i < up->n_members; i++) {
+        if (!is_registered(nodes, up->worker_ids[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *probe(void *context)
+{
+    struct up *up = context;
+    struct client_options options = {.servers = up->address, .patience_ms = 1};
+    struct client *client = NULL;
+    struct arena arena = {0};
+    if (client_open(&options, &client, NULL) == ERR_OK) {
+        while (atomic_load(&up->is_probing)) {
+            if (all_are_there(up, client, &arena)) {
+                atomic_store(&up->is_ready, true);
+                break;
+            }
+            arena_reset(&arena);
+            nanosleep(&(struct timespec){.tv_nsec = PROBE_MS * 1000000L}, NULL);
+        }
+    }
+    client_close(client);
+    arena_deinit(&arena);
+    return NULL;
+}
+
+static void print_ready(const struct up *up)
+{
+    struct cli *cli = up->cli;
+    struct buf text = {0};
+    if (cli->wants_json) {
+        buf_text(&text, "{\"ready\":true,\"address\":");
+        json_write_text(&text, up->address);
+        buf_text(&text, ",\"data\":");
+        json_write_text(&text, up->data);
+        buf_format(&text, ",\"slots\":%u,\"workers\":[", up->slots);
+        for (uint32_t i = 1; i < up->n_members; i++) {
+            buf_text(&text, i > 1 ? "," : "");
+            json_write_text(&text, up->worker_ids[i]);
+        }
+        buf_text(&text, "]}");
+    } else {
+        buf_format(&text, "%sready%s: coordinator at %s, workers: %u with %u slots each, data in %s\n",
+                   color_start(cli->has_colors_out, COLOR_GREEN), color_end(cli->has_colors_out, COLOR_GREEN),
+                   up->address, up->n_members - 1, up->slots, up->data);
+        if (strcmp(up->address, "127.0.0.1:7400") == 0) {
+            buf_text(&text, "       capstan run TREE.json runs a tree of tasks; Ctrl-C here stops everything");
+        } else {
+            buf_format(&text,
+                       "       capstan run TREE.json --server %s runs a tree of tasks; Ctrl-C here stops everything",
+                       up->address);
+        }
+    }
+    cli_print(cli, &text);
+    fflush(cli->out);
+    buf_deinit(&text);
+}
+
+/* ---- phases ---- */
+
+static uint32_t running(const struct up *up, uint32_t from)
+{
+    uint32_t n = 0;
+    for (uint32_t i = from; i < up->n_members; i++) {
+        n += up->members[i].pid > 0 ? 1 : 0;
+    }
+    return n;
+}
+
+static void signal_from(const struct up *up, uint32_t from, int number)
+{
+    for (uint32_t i = from; i < up->n_members; i++) {
+        member_signal(&up->members[i], number);
+    }
+}
+
+static void enter(struct up *up, enum up_phase phase, int64_t limit_ms)
+{
+    up->phase = phase;
+    up->deadline_ms = limit_ms > 0 ? clock_mono_ms() + limit_ms : 0;
+}
+
+static void begin_to_stop(struct up *up)
+{
+    if (up->phase < UP_DRAINING) {
+        enter(up, UP_DRAINING, 0);
+        signal_from(up, 1, SIGTERM);
+    }
+}
+
+/* The first signal ends everything in order. The second makes workers drop what they run, and is then not patient. */
+static void on_stop_signal(struct up *up)
+{
+    if (up->phase < UP_DRAINING) {
+        log_info("stop", "stopping: workers finish what they run; a second Ctrl-C does not wait for that");
+        begin_to_stop(up);
+    } else if (up->phase < UP_KILLING) {
+        log_info("stop", "ending everything now");
+        enter(up, UP_KILLING, KILL_MS);
+        signal_from(up, 0, SIGTERM);
+    } else {
+        signal_from(up, 0, SIGKILL);
+    }
+}
+
+static void on_end(struct up *up, struct member *member, int status)
+{
+    bool is_coordinator = member == &up->members[0];
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    member_pass_on(member, up->cli->has_colors_err);
+    member_ended(member, clock_mono_ms());
+    if (up->phase >= UP_DRAINING) {
+        return;
+    }
+    bool is_hopeless = WIFEXITED(status) && code != 0 && (is_coordinator || code == EXIT_USAGE || code == EXIT_REFUSED);
+    if (!up->was_ready && is_hopeless) {
+        log_error("start", "the %s could not start", member->title);
+        up->code = code;
+        begin_to_stop(up);
+    } else if (WIFSIGNALED(status)) {
+        log_warn("restart", "the %s was ended by signal %d; it is started again in %lld ms", member->title,
+                 WTERMSIG(status), (long long)(member->restart_at_ms - clock_mono_ms()));
+    } else {
+        log_warn("restart", "the %s ended with code %d; it is started again in %lld ms", member->title, code,
+                 (long long)(member->restart_at_ms - clock_mono_ms()));
+    }
+}
+
+static void reap(struct up *up)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < up->n_members; i++) {
+        struct member *member = &up->members[i];
+        if (member->pid > 0 && waitpid(member->pid, &status, WNOHANG) == member->pid) {
+            on_end(up, member, status);
+        }
+    }
+}
+
+static void restart_due(struct up *up)
+{
+    int64_t now_ms = clock_mono_ms();
+    for (uint32_t i = 0; i < up->n_members && up->phase < UP_DRAINING; i++) {
+        struct member *member = &up->members[i];
+        if (member->pid == 0 && member->restart_at_ms <= now_ms) {
+            struct error e = {0};
+            if (member_start(member, &e) != ERR_OK) {
+                log_error("restart", "%s", e.message);
+                member_ended(member, now_ms);
+            }
+        }
+    }
+}
+
+static void move_on(struct up *up)
+{
+    int64_t now_ms = clock_mono_ms();
+    if (up->phase == UP_STARTING && atomic_load(&up->is_ready)) {
+        enter(up, UP_READY, 0);
+        up->was_ready = true;
+        print_ready(up);
+    }
+    if (up->phase == UP_DRAINING && running(up, 1) == 0) {
+        enter(up, UP_STOPPING, STOP_MS);
+        member_signal(&up->members[0], SIGTERM);
+    }
+    if (up->deadline_ms > 0 && now_ms >= up->deadline_ms) {
+        enter(up, UP_KILLING, KILL_MS);
+        signal_from(up, 0, SIGKILL);
+    }
+    restart_due(up);
+}
+
+static void read_signals(struct up *up)
+{
+    struct signalfd_siginfo info;
+    while (read(up->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo != SIGCHLD) {
+            on_stop_signal(up);
+        }
+    }
+}
+
+/* How long nothing has to be looked at. */
+static int wait_ms(const struct up *up)
+{
+    int64_t now_ms = clock_mono_ms();
+    int64_t least = up->phase == UP_STARTING ? PROBE_MS : 60000;
+    if (up->deadline_ms > 0 && up->deadline_ms - now_ms < least) {
+        least = up->deadline_ms - now_ms;
+    }
+    for (uint32_t i = 0; i < up->n_members && up->phase < UP_DRAINING; i++) {
+        const struct member *member = &up->members[i];
+        if (member->pid == 0 && member->restart_at_ms - now_ms < least) {
+            least = member->restart_at_ms - now_ms;
+        }
+    }
+    return (int)(least > 0 ? least : 0);
+}
+
+static void supervise(struct up *up)
+{
+    while (up->phase < UP_DRAINING || running(up, 0) > 0) {
+        struct pollfd fds[MEMBERS_MAX + 1];
+        nfds_t n = 0;
+        fds[n++] = (struct pollfd){.fd = up->signals, .events = POLLIN};
+        for (uint32_t i = 0; i < up->n_members; i++) {
+            if (up->members[i].output >= 0) {
+                fds[n++] = (struct pollfd){.fd = up->members[i].output, .events = POLLIN};
+            }
+        }
+        (void)poll(fds, n, wait_ms(up));
+        read_signals(up);
+        for (uint32_t i = 0; i < up->n_members; i++) {
+            member_pass_on(&up->members[i], up->cli->has_colors_err);
+        }
+        reap(up);
+        move_on(up);
+    }
+}
+
+/* ---- start and end ---- */
+
+static enum err prepare(struct up *up, struct error *e)
+{
+    struct cli *cli = up->cli;
+    up->data = cli_text(cli, "data");
+    if (cli_flag(cli, "no-auth") && !address_is_loopback(cli_text(cli, "listen"))) {
+        return error_set(e, ERR_INVALID, "--no-auth is for addresses of this machine only, not for %s",
+                         cli_text(cli, "listen"));
+    }
+    enum err err = folder_make(up->data, e);
+    if (err == ERR_OK) {
+        err = folder_lock(up->data, e);
+    }
+    if (err == ERR_OK) {
+        err = choose_addresses(up, e);
+    }
+    up->store = cli_text_or(cli, "store", arena_format(&cli->arena, "sqlite:%s/state.db", up->data));
+    return err;
+}
+
+static void block_signals(struct up *up)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    up->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    ASSERT(up->signals >= 0);
+}
+
+int verb_up(struct cli *cli)
+{
+    struct up up = {.cli = cli};
+    struct error e = {0};
+    if (prepare(&up, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    block_signals(&up);
+    plan(&up);
+    restart_due(&up); /* starts all of them: each is due since time zero */
+    atomic_store(&up.is_probing, true);
+    int failed = pthread_create(&up.probe, NULL, probe, &up);
+    ASSERT(failed == 0);
+    supervise(&up);
+    atomic_store(&up.is_probing, false);
+    pthread_join(up.probe, NULL);
+    for (uint32_t i = 0; i < up.n_members; i++) {
+        member_pass_on(&up.members[i], cli->has_colors_err);
+        member_deinit(&up.members[i]);
+    }
+    close(up.signals);
+    return up.code;
+}

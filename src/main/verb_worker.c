@@ -1,0 +1,362 @@
+/*
+ * verb_worker.c - a worker process: its identity, its executors, what it says it can do, and how it ends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/random.h"
+#include "cli/client.h"
+#include "cli/value.h"
+#include "cli/version.h"
+#include "exec/executor.h"
+#include "main/folder.h"
+#include "main/verbs.h"
+#include "worker/worker.h"
+
+#define JOIN_MAX 64
+#define ID_FILE "worker-id"
+
+/* ---- identity ---- */
+
+/* Letters that an id may not have, which a host name can, become dashes. */
+static void clean_id(char *id)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    for (char *p = id; *p != '\0'; p++) {
+        *p = strchr(good, *p) != NULL ? *p : '-';
+    }
+}
+
+static const char *make_id(struct cli *cli)
+{
+    char host[60] = "";
+    char suffix[7];
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') {
+        snprintf(host, sizeof host, "worker");
+    }
+    random_hex(suffix, sizeof suffix - 1);
+    clean_id(host);
+    return arena_format(&cli->arena, "%s-%s", host, suffix);
+}
+
+static enum err write_id(const char *path, const char *id, struct error *e)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    size_t n = strlen(id);
+    bool written = fd >= 0 && write(fd, id, n) == (ssize_t)n && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return written ? ERR_OK : error_set(e, ERR_INVALID, "cannot write %s: %s", path, strerror(error));
+}
+
+/* The name stays the same over restarts: it lies in the data folder, where the first start has put it. */
+static enum err find_id(struct cli *cli, const char **out, struct error *e)
+{
+    const char *path = arena_format(&cli->arena, "%s/" ID_FILE, cli_text(cli, "data"));
+    const char *text = NULL;
+    size_t n = 0;
+    if (cli_text(cli, "id") != NULL) {
+        *out = cli_text(cli, "id");
+        return ERR_OK;
+    }
+    if (access(path, F_OK) != 0) {
+        text = make_id(cli);
+        *out = text;
+        return write_id(path, text, e);
+    }
+    enum err err = cli_read_file(cli, path, LIMIT_WORKER_ID_BYTES + 2, &text, &n, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    char *id = arena_strdup(&cli->arena, text);
+    id[strcspn(id, "\r\n")] = '\0';
+    if (id[0] == '\0') {
+        error_set(e, ERR_INVALID, "%s is empty", path);
+        error_hint(e, "remove it, or name the worker with --id");
+        return ERR_INVALID;
+    }
+    *out = id;
+    return ERR_OK;
+}
+
+/* ---- what it can do ---- */
+
+static bool is_listed(const char *list, const char *name)
+{
+    char part[LIMIT_NAME_BYTES + 1];
+    for (uint32_t i = 0; value_list_at(list, i, part, sizeof part); i++) {
+        if (strcmp(part, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err add_executor(struct cli *cli, struct executor_set *set, struct executor *executor, struct error *e)
+{
+    const char *wanted = cli_text(cli, "executors");
+    if (wanted != NULL && !is_listed(wanted, executor->name)) {
+        executor_close(executor);
+        return ERR_OK;
+    }
+    enum err err = executor_set_add(set, executor, e);
+    if (err != ERR_OK) {
+        executor_close(executor);
+    }
+    return err;
+}
+
+static enum err add_plugins(struct cli *cli, struct executor_set *set, struct error *e)
+{
+    uint32_t n = 0;
+    const char *const *paths = cli_list(cli, "plugin", &n);
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        struct executor *executor = NULL;
+        err = executor_plugin(paths[i], &executor, e);
+        if (err == ERR_OK) {
+            err = add_executor(cli, set, executor, e);
+        }
+    }
+    return err;
+}
+
+/* That every executor which was asked for is there. */
+static enum err check_executors(struct cli *cli, const struct executor_set *set, struct error *e)
+{
+    const char *wanted = cli_text(cli, "executors");
+    char name[LIMIT_NAME_BYTES + 1];
+    for (uint32_t i = 0; wanted != NULL && value_list_at(wanted, i, name, sizeof name); i++) {
+        if (executor_set_find(set, name) == NULL) {
+            error_set(e, ERR_INVALID, "there is no executor '%s'", name);
+            error_hint(e, "there are command, http, sleep, and what --plugin loads");
+            return ERR_INVALID;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err make_executors(struct cli *cli, struct executor_set *set, struct error *e)
+{
+    struct exec_options options = {.http_deny_private = cli_flag(cli, "http-deny-private"),
+                                   .work_dir = arena_format(&cli->arena, "%s/" WORKER_DIR_WORK, cli_text(cli, "data"))};
+    options.pass_env = cli_list(cli, "pass-env", &options.n_pass_env);
+    enum err err = add_executor(cli, set, executor_command(&options), e);
+    if (err == ERR_OK) {
+        err = add_executor(cli, set, executor_http(&options), e);
+    }
+    if (err == ERR_OK) {
+        err = add_executor(cli, set, executor_sleep(), e);
+    }
+    if (err == ERR_OK) {
+        err = add_plugins(cli, set, e);
+    }
+    return err == ERR_OK ? check_executors(cli, set, e) : err;
+}
+
+static bool has_capability(struct cli *cli, const char *name)
+{
+    uint32_t n = 0;
+    const char *const *pairs = cli_list(cli, "capability", &n);
+    size_t name_n = strlen(name);
+    for (uint32_t i = 0; i < n; i++) {
+        if (strncmp(pairs[i], name, name_n) == 0 && pairs[i][name_n] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void write_labels(struct cli *cli, struct buf *out)
+{
+    uint32_t n = 0;
+    const char *const *labels = cli_list(cli, "label", &n);
+    if (n == 0) {
+        return;
+    }
+    buf_text(out, ",\"labels\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        buf_text(out, i > 0 ? "," : "");
+        json_write_text(out, labels[i]);
+    }
+    buf_char(out, ']');
+}
+
+/* {"cpu_cores": 8, "gpu": "nvidia", "labels": ["ml"]}: a value that is a number is one, any other a text. */
+static enum err make_capabilities(struct cli *cli, const char **out, struct error *e)
+{
+    uint32_t n = 0;
+    const char *const *pairs = cli_list(cli, "capability", &n);
+    struct buf json = {0};
+    struct json *checked = NULL;
+    double number = 0;
+    buf_char(&json, '{');
+    if (!has_capability(cli, "cpu_cores")) {
+        buf_format(&json, "\"cpu_cores\":%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    }
+    if (cli_is_given(cli, "memory")) {
+        buf_format(&json, "%s\"memory_bytes\":%lld", json.n > 1 ? "," : "", (long long)cli_number(cli, "memory"));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        size_t name_n = strcspn(pairs[i], "=");
+        const char *value = pairs[i] + name_n + 1;
+        buf_text(&json, json.n > 1 ? "," : "");
+        json_write_bytes(&json, pairs[i], name_n);
+        buf_char(&json, ':');
+        if (num_parse(value, &number)) {
+            buf_text(&json, value);
+        } else {
+            json_write_text(&json, value);
+        }
+    }
+    write_labels(cli, &json);
+    buf_char(&json, '}');
+    enum err err = json_parse(json.data, json.n, &checked, e); /* finds names that are given twice */
+    if (err == ERR_OK) {
+        *out = arena_strdup(&cli->arena, json.data);
+    } else {
+        error_set(e, err, "the capabilities make no sense: %s", e->message);
+        error_hint(e, "each --capability needs a name of its own; 'labels' come from --label");
+    }
+    json_free(checked);
+    buf_deinit(&json);
+    return err;
+}
+
+/* No custom operator is built into this worker, so none that is required is there. */
+static enum err check_operators(struct cli *cli, struct error *e)
+{
+    const char *wanted = cli_text(cli, "require-ops");
+    if (wanted == NULL) {
+        return ERR_OK;
+    }
+    return error_set(e, ERR_INVALID, "required custom operators are not registered on this worker: %s", wanted);
+}
+
+/* ---- the way to the end ---- */
+
+struct ending {
+    struct worker *worker;
+    sigset_t signals;
+};
+
+/* The first signal drains, the second stops, the third does not wait any longer. SIGUSR1 is sent by wait_for_end. */
+static void *take_signals(void *context)
+{
+    struct ending *ending = context;
+    int count = 0;
+    for (;;) {
+        int number = 0;
+        if (sigwait(&ending->signals, &number) != 0) {
+            continue;
+        }
+        if (number == SIGUSR1) {
+            return NULL;
+        }
+        count++;
+        if (count == 1) {
+            log_info("drain", "leaving: no new tasks, what runs may finish; a second signal stops it");
+            worker_drain(ending->worker);
+        } else if (count == 2) {
+            log_info("stop", "stopping what runs");
+            worker_stop_now(ending->worker);
+        } else {
+            _exit(EXIT_JOB_FAILED);
+        }
+    }
+}
+
+static int wait_for_end(struct worker *worker, const sigset_t *signals)
+{
+    struct ending ending = {.worker = worker, .signals = *signals};
+    struct worker_stats stats;
+    pthread_t thread;
+    int failed = pthread_create(&thread, NULL, take_signals, &ending);
+    ASSERT(failed == 0);
+    int code = worker_wait(worker);
+    pthread_kill(thread, SIGUSR1);
+    pthread_join(thread, NULL);
+    worker_stats(worker, &stats);
+    if (stats.busy > 0) {
+        fflush(NULL);
+        _exit(code); /* an executor that does not stop would keep us here */
+    }
+    worker_close(worker);
+    return code;
+}
+
+static enum err fill_options(struct cli *cli, struct worker_options *out, struct error *e)
+{
+    const char **join = arena_alloc(&cli->arena, JOIN_MAX * sizeof *join);
+    char address[VALUE_ADDRESS_BYTES];
+    struct client_options credentials = {0};
+    int64_t slots = cli_number(cli, "slots");
+    for (uint32_t i = 0; value_list_at(cli_text(cli, "join"), i, address, sizeof address); i++) {
+        if (i == JOIN_MAX) {
+            return error_set(e, ERR_INVALID, "too many coordinators to join: at most %d", JOIN_MAX);
+        }
+        join[out->n_join++] = arena_strdup(&cli->arena, address);
+    }
+    out->join = join;
+    out->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
+    out->listen = cli_text(cli, "listen");
+    out->data_dir = cli_text(cli, "data");
+    out->version = CAPSTAN_VERSION;
+    enum err err = cli_credentials(cli, &credentials, e);
+    out->token = credentials.token;
+    out->tls = credentials.tls;
+    out->tls_ca_pem = credentials.tls_ca_pem;
+    out->tls_cert_pem = credentials.tls_cert_pem;
+    out->tls_key_pem = credentials.tls_key_pem;
+    out->listen_cert_pem = credentials.tls_cert_pem;
+    out->listen_key_pem = credentials.tls_key_pem;
+    if (err == ERR_OK) {
+        err = make_capabilities(cli, &out->capabilities_json, e);
+    }
+    if (err == ERR_OK) {
+        err = check_operators(cli, e);
+    }
+    if (err == ERR_OK) {
+        err = folder_make(out->data_dir, e);
+    }
+    return err == ERR_OK ? find_id(cli, &out->worker_id, e) : err;
+}
+
+int verb_worker(struct cli *cli)
+{
+    struct worker_options options = {0};
+    struct worker *worker = NULL;
+    struct error e = {0};
+    sigset_t signals;
+    int code = EXIT_DONE;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    struct executor_set *executors = executor_set_new();
+    options.executors = executors;
+    if (fill_options(cli, &options, &e) == ERR_OK && make_executors(cli, executors, &e) == ERR_OK &&
+        worker_start(&options, &worker, &e) == ERR_OK) {
+        log_info("start", "worker %s with %u slots, executors: %u, data in %s", options.worker_id, options.slots,
+                 executor_set_count(executors), options.data_dir);
+        code = wait_for_end(worker, &signals);
+    } else {
+        code = cli_fail(cli, &e);
+    }
+    executor_set_free(executors);
+    return code;
+}

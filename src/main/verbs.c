@@ -1,0 +1,161 @@
+/*
+ * verbs.c - the table of the verbs that are processes. Each row is all that parsing, help and completion know of a verb.
+ */
+#include "main/verbs.h"
+
+#include "cli/verbs.h"
+
+#define STORE_DEFAULT "sqlite:./capstan-data/state.db"
+#define LISTEN_DEFAULT "127.0.0.1:7400"
+#define WORKERS_MAX 64
+#define SLOTS_MAX 1000
+#define VERBS_MAX 64
+
+#define OPTIONS(list) .options = (list), .n_options = ARRAY_LEN(list)
+
+static const struct option up_options[] = {
+    {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data", 0, 0, "where everything is kept"},
+    {"workers", 0, false, OPTION_NUMBER, "N", "2", 0, WORKERS_MAX, "how many workers to run"},
+    {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX,
+     "tasks that each worker runs at one time; else the number of cores"},
+    {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0,
+     "sqlite:PATH or postgres://USER@HOST/DB; else sqlite in the data folder"},
+    {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of the coordinator"},
+    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "do without tokens; on this machine only"},
+    {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
+};
+
+static const struct option coordinator_options[] = {
+    {"store", 0, false, OPTION_TEXT, "URL", STORE_DEFAULT, 0, 0, "sqlite:PATH or postgres://USER@HOST/DB"},
+    {"store-wait", 0, false, OPTION_DURATION, "TIME", "60s", 0, 86400000,
+     "how long to wait for the store at the start"},
+    {"role", 0, false, OPTION_CHOICE, "auto|leader", "auto", 0, 0,
+     "auto stands by while another leads, leader gives up then"},
+    {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
+    {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
+     "where others find this coordinator; else where it listens"},
+    {"node-id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
+    {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
+};
+
+static const struct option worker_options[] = {
+    {"join", 0, false, OPTION_ADDRESSES, "HOST:PORT[,...]", "127.0.0.1:7400", 0, 0, "where coordinators listen"},
+    {"id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the worker's name; else one that is kept in the data folder"},
+    {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX, "tasks at one time; else the number of cores"},
+    {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", "127.0.0.1:0", 0, 0, "where other workers fetch data"},
+    {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data/worker", 0, 0, "its own folder; made if it is missing"},
+    {"memory", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "memory for tasks; offered as the capability memory_bytes"},
+    {"executors", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "offer only these; else all that there are"},
+    {"capability", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "something that tasks can require"},
+    {"label", 0, true, OPTION_TEXT, "LABEL", NULL, 0, 0, "one of the capability 'labels'"},
+    {"plugin", 0, true, OPTION_FILE, "FILE.so", NULL, 0, 0, "load an executor (include/capstan/executor.h)"},
+    {"require-ops", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "do not start without these custom operators"},
+    {"pass-env", 0, true, OPTION_TEXT, "NAME", NULL, 0, 0, "a variable that commands get from the worker's own"},
+    {"http-deny-private", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "the http executor refuses private addresses"},
+    {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
+};
+
+static const struct option store_options[] = {
+    {"store", 0, false, OPTION_TEXT, "URL", STORE_DEFAULT, 0, 0, "sqlite:PATH or postgres://USER@HOST/DB"},
+    {"to", 0, false, OPTION_TEXT, "URL|N", NULL, 0, 0, "copy: the store that is written; rollback: the version"},
+};
+
+static const struct option bench_options[] = {
+    {"tasks", 0, false, OPTION_NUMBER, "N", NULL, 1, 10000000, "how many; else 50000 for tasks, 200 for latency"},
+    {"batch", 0, false, OPTION_NUMBER, "N", "500", 1, 100000, "tasks: tasks of one job"},
+    {"clients", 0, false, OPTION_NUMBER, "N", "4", 1, 256, "tasks: threads that submit"},
+    {"workers", 0, false, OPTION_NUMBER, "N", "2", 1, WORKERS_MAX, "workers of the private cluster"},
+    {"slots", 0, false, OPTION_NUMBER, "N", "4", 1, SLOTS_MAX, "of each of its workers"},
+    {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0, "its store; else SQLite in a temporary folder"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of its coordinator"},
+    {"keep", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "keep its folder"},
+};
+
+static const struct option demo_options[] = {
+    {"keep", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "keep the folder of the private cluster"},
+};
+
+const struct verb main_verbs[] = {
+    {.name = "up",
+     .usage = "[--data DIR] [--workers 2] [--slots N] [--store URL] [--listen 127.0.0.1:7400] [--no-auth]",
+     .summary = "run everything on this machine: a coordinator and workers",
+     .help = "Starts one coordinator and some workers, starts again what dies, and stops all of them at Ctrl-C: the "
+             "workers finish what they run, a second Ctrl-C does not wait for that. State is kept in the data folder. "
+             "With a postgres:// store this is a full node of a cluster.",
+     .example = "capstan up --workers 4",
+     .groups = VERB_LOGS,
+     OPTIONS(up_options),
+     .run = verb_up},
+    {.name = "demo",
+     .usage = "",
+     .summary = "show it: a private cluster, a tree of tasks, its results",
+     .help =
+         "Starts a coordinator and two workers in a temporary folder, runs a small tree of tasks with dependencies, a "
+         "fan, a template and a retry, prints the results and how long it took, and stops everything.",
+     .example = "capstan demo",
+     OPTIONS(demo_options),
+     .run = verb_demo},
+    {.name = "coordinator",
+     .usage = "--store URL [--role auto|leader] [--listen 127.0.0.1:7400] [--node-id ID] [--set NAME=VALUE]...",
+     .summary = "run a coordinator",
+     .help =
+         "Runs a coordinator until SIGTERM. Of several on one PostgreSQL database one leads and the others stand by.",
+     .example = "capstan coordinator --store postgres://capstan@db/capstan --set lease_ms=20000",
+     .groups = VERB_LOGS,
+     OPTIONS(coordinator_options),
+     .run = verb_coordinator},
+    {.name = "worker",
+     .usage = "--join HOST:PORT[,HOST:PORT...] [--slots N] [--capability NAME=VALUE]... [--label LABEL]...",
+     .summary = "run a worker",
+     .help =
+         "Runs a worker: it pulls tasks from the coordinator that leads, runs them and reports. At SIGTERM or Ctrl-C it "
+         "takes no new tasks and ends when the running ones have; a second signal stops them.",
+     .example = "capstan worker --join 10.0.0.1:7400,10.0.0.2:7400 --slots 8 --capability gpu=nvidia --label ml",
+     .groups = VERB_CREDENTIALS | VERB_LOGS,
+     OPTIONS(worker_options),
+     .run = verb_worker},
+    {.name = "store",
+     .usage = "status|migrate|rollback [--to N]|copy --to URL [--store URL]",
+     .summary = "look after the store: schema version, migration, copy",
+     .help =
+         "status: which version its schema has. migrate: bring it to the newest. rollback: one version back. copy: all "
+         "of it into another store, while nothing runs on either.",
+     .example = "capstan store copy --store sqlite:./capstan-data/state.db --to postgres://capstan@db/capstan",
+     .actions = "status|migrate|rollback|copy",
+     .args_min = 1,
+     .args_max = 1,
+     OPTIONS(store_options),
+     .run = verb_store},
+    {.name = "bench",
+     .usage = "tasks|latency [--store URL] [--tasks N] [--workers N]",
+     .summary = "measure this installation",
+     .help =
+         "tasks: how many tasks that do nothing go through per second. latency: how long one takes, from the submit to "
+         "the result being seen. Without --server it starts a private cluster and stops it afterwards. The conditions "
+         "are printed with the figures.",
+     .example = "capstan bench tasks --store postgres://capstan@127.0.0.1/bench --json",
+     .actions = "tasks|latency",
+     .args_min = 1,
+     .args_max = 1,
+     .groups = VERB_CLIENT,
+     OPTIONS(bench_options),
+     .run = verb_bench},
+};
+
+const uint32_t main_verb_count = ARRAY_LEN(main_verbs);
+
+struct verb_table verbs_all(void)
+{
+    static const struct verb *all[VERBS_MAX];
+    uint32_t n = 0;
+    ASSERT(main_verb_count + cli_verb_count <= VERBS_MAX);
+    for (uint32_t i = 0; i < main_verb_count; i++) {
+        all[n++] = &main_verbs[i];
+    }
+    for (uint32_t i = 0; i < cli_verb_count; i++) {
+        all[n++] = &cli_verbs[i];
+    }
+    return (struct verb_table){.verbs = all, .n_verbs = n};
+}

@@ -1,0 +1,242 @@
+/*
+ * channel.c - a client's connection, and what each call on it begins and ends with.
+ *
+ * A call waits in a completion queue of its own ("pluck"): its thread does the reading from the socket itself and no
+ * other thread has to be woken. Queues are kept and used again, because making one costs more than a call.
+ */
+#include <string.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "rpc/rpc_internal.h"
+
+static enum err make_bearer(const char *token, grpc_slice *out, struct error *e)
+{
+    struct buf text = {0};
+    buf_format(&text, "Bearer %s", token);
+    grpc_slice bearer = grpc_slice_from_copied_buffer(text.data, text.n);
+    buf_deinit(&text);
+    if (!grpc_header_nonbin_value_is_legal(bearer) || token[0] == '\0') {
+        grpc_slice_unref(bearer);
+        return error_set(e, ERR_INVALID, "the token holds characters that cannot be sent");
+    }
+    *out = bearer;
+    return ERR_OK;
+}
+
+static enum err make_credentials(const struct rpc_channel_options *options, grpc_channel_credentials **out,
+                                 struct error *e)
+{
+    if (options->tls) {
+        return rpc__tls_client(options, out, e);
+    }
+    *out = grpc_insecure_credentials_create();
+    return ERR_OK;
+}
+
+enum err rpc_channel_open(const struct rpc_channel_options *options, struct rpc_channel **out, struct error *e)
+{
+    struct rpc__address address;
+    enum err err = rpc__address_parse(options->target, &address, e);
+    if (err == ERR_OK && address.port == 0) {
+        err = error_set(e, ERR_INVALID, "'%s' has no port to connect to", options->target);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    rpc__runtime_acquire();
+    struct buf target = {0};
+    grpc_slice bearer = grpc_empty_slice();
+    grpc_channel_credentials *credentials = NULL;
+    if (options->token != NULL) {
+        err = make_bearer(options->token, &bearer, e);
+    }
+    if (err == ERR_OK) {
+        err = make_credentials(options, &credentials, e);
+    }
+    if (err != ERR_OK) {
+        goto out;
+    }
+    buf_format(&target, "dns:///%s", options->target); /* else a host called "unix" would be a file */
+    struct rpc__args args;
+    rpc__args_client(&args, options->message_bytes_max);
+    struct rpc_channel *channel = mem_calloc(1, sizeof(*channel));
+    channel->grpc =
+        grpc_channel_create(target.data, credentials, &(grpc_channel_args){.num_args = args.n, .args = args.items});
+    channel->has_token = options->token != NULL;
+    channel->bearer = grpc_slice_ref(bearer);
+    pthread_mutex_init(&channel->lock, NULL);
+    rpc__ticker_acquire();
+    *out = channel;
+
+out:
+    grpc_slice_unref(bearer);
+    if (credentials != NULL) {
+        grpc_channel_credentials_release(credentials);
+    }
+    buf_deinit(&target);
+    if (err != ERR_OK) {
+        rpc__runtime_release();
+    }
+    return err;
+}
+
+static void slot_free(struct rpc__slot *slot)
+{
+    grpc_completion_queue_shutdown(slot->cq);
+    while (grpc_completion_queue_pluck(slot->cq, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type !=
+           GRPC_QUEUE_SHUTDOWN) {
+    }
+    grpc_completion_queue_destroy(slot->cq);
+    grpc_metadata_array_destroy(&slot->initial);
+    grpc_metadata_array_destroy(&slot->trailing);
+    mem_free(slot);
+}
+
+void rpc_channel_close(struct rpc_channel *channel)
+{
+    if (channel == NULL) {
+        return;
+    }
+    ASSERT(channel->n_used == 0);
+    while (channel->spare != NULL) {
+        struct rpc__slot *slot = channel->spare;
+        channel->spare = slot->next;
+        slot_free(slot);
+    }
+    grpc_channel_destroy(channel->grpc);
+    grpc_slice_unref(channel->bearer);
+    pthread_mutex_destroy(&channel->lock);
+    mem_free(channel);
+    rpc__ticker_release();
+    rpc__runtime_release();
+}
+
+static struct rpc__slot *slot_borrow(struct rpc_channel *channel)
+{
+    pthread_mutex_lock(&channel->lock);
+    channel->n_used++;
+    struct rpc__slot *slot = channel->spare;
+    if (slot != NULL) {
+        channel->spare = slot->next;
+    }
+    pthread_mutex_unlock(&channel->lock);
+    if (slot == NULL) {
+        slot = mem_calloc(1, sizeof(*slot));
+        slot->cq = grpc_completion_queue_create_for_pluck(NULL);
+        grpc_metadata_array_init(&slot->initial);
+        grpc_metadata_array_init(&slot->trailing);
+    }
+    return slot;
+}
+
+static void slot_return(struct rpc_channel *channel, struct rpc__slot *slot)
+{
+    slot->initial.count = 0;
+    slot->trailing.count = 0;
+    pthread_mutex_lock(&channel->lock);
+    slot->next = channel->spare;
+    channel->spare = slot;
+    channel->n_used--;
+    pthread_mutex_unlock(&channel->lock);
+}
+
+static gpr_timespec deadline_of(const struct rpc_request *request)
+{
+    if (request->timeout_ms <= 0) {
+        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    }
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(request->timeout_ms, GPR_TIMESPAN));
+}
+
+enum err rpc__outgoing_open(struct rpc__outgoing *o, struct rpc_channel *channel, const struct rpc_request *request,
+                            struct error *e)
+{
+    *o = (struct rpc__outgoing){.channel = channel, .cancel = request->cancel, .details = grpc_empty_slice()};
+    o->slot = slot_borrow(channel);
+    grpc_slice path = grpc_slice_from_copied_string(request->path);
+    o->call = grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, o->slot->cq, path, NULL,
+                                       deadline_of(request), NULL);
+    grpc_slice_unref(path);
+    o->cancelable.call = o->call;
+    if (!rpc__cancel_add(o->cancel, &o->cancelable)) {
+        rpc__outgoing_close(o);
+        return error_set(e, ERR_CANCELED, "%s", err_text(ERR_CANCELED));
+    }
+    grpc_slice bytes = grpc_slice_from_copied_buffer(request->bytes, request->n);
+    o->request = grpc_raw_byte_buffer_create(&bytes, 1);
+    grpc_slice_unref(bytes);
+    return ERR_OK;
+}
+
+void rpc__outgoing_close(struct rpc__outgoing *o)
+{
+    rpc__cancel_remove(o->cancel, &o->cancelable);
+    if (o->request != NULL) {
+        grpc_byte_buffer_destroy(o->request);
+    }
+    grpc_slice_unref(o->details);
+    grpc_call_unref(o->call);
+    slot_return(o->channel, o->slot);
+}
+
+void rpc__outgoing_begin(struct rpc__outgoing *o, const struct rpc_request *request, grpc_op ops[4])
+{
+    o->metadata[0] = (grpc_metadata){.key = grpc_slice_from_static_string(RPC_TOKEN_KEY), .value = o->channel->bearer};
+    uint32_t flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
+    if (request->wait_for_ready) {
+        flags |= GRPC_INITIAL_METADATA_WAIT_FOR_READY;
+    }
+    ops[0] = (grpc_op){
+        .op = GRPC_OP_SEND_INITIAL_METADATA,
+        .flags = flags,
+        .data.send_initial_metadata = {.count = o->channel->has_token ? 1 : 0, .metadata = o->metadata},
+    };
+    ops[1] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = o->request};
+    ops[2] = (grpc_op){.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+    ops[3] = (grpc_op){.op = GRPC_OP_RECV_INITIAL_METADATA,
+                       .data.recv_initial_metadata.recv_initial_metadata = &o->slot->initial};
+}
+
+grpc_op rpc__outgoing_status(struct rpc__outgoing *o)
+{
+    return (grpc_op){.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                     .data.recv_status_on_client = {
+                         .trailing_metadata = &o->slot->trailing, .status = &o->status, .status_details = &o->details}};
+}
+
+void rpc__outgoing_start(struct rpc__outgoing *o, const grpc_op *ops, size_t n, void *tag)
+{
+    grpc_call_error error = grpc_call_start_batch(o->call, ops, n, tag, NULL);
+    ASSERT(error == GRPC_CALL_OK);
+}
+
+bool rpc__outgoing_wait(struct rpc__outgoing *o, void *tag)
+{
+    grpc_event event = grpc_completion_queue_pluck(o->slot->cq, tag, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    ASSERT(event.type == GRPC_OP_COMPLETE);
+    return event.success != 0;
+}
+
+enum err rpc__outgoing_read(const struct rpc__outgoing *o, struct rpc_trailer *trailer, struct error *e)
+{
+    rpc__trailer_read(&o->slot->trailing, trailer);
+    return rpc__status_read(o->status, o->details, &o->slot->trailing, e);
+}
+
+void rpc__message_append(grpc_byte_buffer *message, struct buf *out)
+{
+    grpc_byte_buffer_reader reader;
+    int opened = grpc_byte_buffer_reader_init(&reader, message);
+    ASSERT(opened != 0);
+    grpc_slice *piece = NULL;
+    buf_append(out, NULL, 0);
+    while (grpc_byte_buffer_reader_peek(&reader, &piece)) {
+        buf_append(out, GRPC_SLICE_START_PTR(*piece), GRPC_SLICE_LENGTH(*piece));
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+}

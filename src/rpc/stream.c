@@ -1,0 +1,78 @@
+/*
+ * stream.c - reading what a server sends message by message.
+ *
+ * Three things are under way on a stream, each with a tag of its own: the beginning, the status, which comes last, and
+ * while somebody reads, a message. The next message is asked for only when somebody wants it; what the server sends
+ * before that waits in the connection's window, and when that is full, at the server.
+ */
+#include <grpc/byte_buffer.h>
+
+#include "base/mem.h"
+#include "rpc/rpc_internal.h"
+
+struct rpc_stream {
+    struct rpc__outgoing o;
+    char begin_tag; /* only their addresses count */
+    char status_tag;
+    char message_tag;
+    bool has_ended; /* the status is there */
+};
+
+enum err rpc_stream_open(struct rpc_channel *channel, const struct rpc_request *request, struct rpc_stream **out,
+                         struct error *e)
+{
+    struct rpc_stream *stream = mem_calloc(1, sizeof(*stream));
+    enum err err = rpc__outgoing_open(&stream->o, channel, request, e);
+    if (err != ERR_OK) {
+        mem_free(stream);
+        return err;
+    }
+    grpc_op ops[4];
+    rpc__outgoing_begin(&stream->o, request, ops);
+    grpc_op status = rpc__outgoing_status(&stream->o);
+    rpc__outgoing_start(&stream->o, &status, 1, &stream->status_tag);
+    rpc__outgoing_start(&stream->o, ops, ARRAY_LEN(ops), &stream->begin_tag);
+    *out = stream;
+    return ERR_OK;
+}
+
+enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_end, struct rpc_trailer *trailer,
+                         struct error *e)
+{
+    rpc__trailer_read(NULL, trailer);
+    if (!stream->has_ended) {
+        grpc_byte_buffer *message = NULL;
+        grpc_op next = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &message};
+        rpc__outgoing_start(&stream->o, &next, 1, &stream->message_tag);
+        rpc__outgoing_wait(&stream->o, &stream->message_tag);
+        if (message != NULL) {
+            buf_reset(out);
+            rpc__message_append(message, out);
+            grpc_byte_buffer_destroy(message);
+            *out_end = false;
+            return ERR_OK;
+        }
+        rpc__outgoing_wait(&stream->o, &stream->status_tag);
+        stream->has_ended = true;
+    }
+    enum err err = rpc__outgoing_read(&stream->o, trailer, e);
+    if (err == ERR_OK) {
+        buf_reset(out);
+        *out_end = true;
+    }
+    return err;
+}
+
+void rpc_stream_close(struct rpc_stream *stream)
+{
+    if (stream == NULL) {
+        return;
+    }
+    if (!stream->has_ended) {
+        grpc_call_cancel(stream->o.call, NULL);
+        rpc__outgoing_wait(&stream->o, &stream->status_tag);
+    }
+    rpc__outgoing_wait(&stream->o, &stream->begin_tag);
+    rpc__outgoing_close(&stream->o);
+    mem_free(stream);
+}

@@ -1,0 +1,316 @@
+/*
+ * Attempts: what this worker has been given, until nothing is left to say about it.
+ *
+ * An attempt is known from the moment of its assignment until its final report has been answered, or until it was
+ * stopped and its executor has come back. All that time, every heartbeat names it.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "worker/worker_internal.h"
+
+/* An exclusive attempt is stopped a little before its lease is over, so that what it started is gone by then. */
+#define LEASE_MARGIN_MS_MAX 2000
+
+#define NAMES_PER_LINE 8
+
+static int64_t lease_margin_ms(int64_t lease_ms)
+{
+    int64_t tenth = lease_ms / 10;
+    return tenth < LEASE_MARGIN_MS_MAX ? tenth : LEASE_MARGIN_MS_MAX;
+}
+
+/* ---- one attempt ---- */
+
+static const char *missing_op(const struct worker *worker, const struct pb_task_assignment *from)
+{
+    for (size_t i = 0; i < from->n_required_custom_ops; i++) {
+        bool is_here = false;
+        for (uint32_t o = 0; o < worker->n_ops && !is_here; o++) {
+            is_here = strcmp(worker->ops[o], from->required_custom_ops[i]) == 0;
+        }
+        if (!is_here) {
+            return from->required_custom_ops[i];
+        }
+    }
+    return NULL;
+}
+
+/* Copies a text, with a NUL, to `*at` and moves that on. */
+static const char *put(char **at, const void *text, size_t n)
+{
+    char *copy = *at;
+    if (n > 0) {
+        memcpy(copy, text, n);
+    }
+    copy[n] = '\0';
+    *at += n + 1;
+    return copy;
+}
+
+struct attempt *worker__attempt_new(const struct worker *worker, const struct pb_task_assignment *from)
+{
+    const char *op = missing_op(worker, from);
+    const char *texts[] = {from->query_id,        from->executor, from->name,
+                           from->idempotency_key, from->task_key, op == NULL ? "" : op};
+    size_t lengths[ARRAY_LEN(texts)];
+    size_t bytes = sizeof(struct attempt) + from->plan_fragment_json.len + 1;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        lengths[i] = strlen(texts[i]);
+        bytes += lengths[i] + 1;
+    }
+    struct attempt *attempt = mem_alloc(bytes);
+    *attempt = (struct attempt){.stage = from->stage_id,
+                                .task = from->task_id,
+                                .attempt = from->attempt,
+                                .lease_ms = from->lease_ms,
+                                .timeout_ms = from->timeout_ms,
+                                .is_exclusive = from->exclusive,
+                                .n_inputs = from->plan_fragment_json.len};
+    ASSERT(from->lease_token.len == TOKEN_BYTES);
+    memcpy(attempt->token, from->lease_token.data, TOKEN_BYTES);
+    char *at = (char *)(attempt + 1);
+    attempt->job_id = put(&at, texts[0], lengths[0]);
+    attempt->executor = put(&at, texts[1], lengths[1]);
+    attempt->name = put(&at, texts[2], lengths[2]);
+    attempt->idempotency_key = put(&at, texts[3], lengths[3]);
+    attempt->task_key = put(&at, texts[4], lengths[4]);
+    attempt->missing_op = put(&at, texts[5], lengths[5]);
+    attempt->missing_op = op == NULL ? NULL : attempt->missing_op;
+    attempt->inputs = put(&at, from->plan_fragment_json.data, from->plan_fragment_json.len);
+    attempt->stop = exec_stop_new();
+    return attempt;
+}
+
+void worker__attempt_free(struct attempt *attempt)
+{
+    if (attempt == NULL) {
+        return;
+    }
+    exec_stop_free(attempt->stop);
+    exec_outcome_deinit(&attempt->outcome);
+    mem_free(attempt);
+}
+
+void worker__attempts_free(struct list *garbage)
+{
+    for (struct list *first; (first = list_first(garbage)) != NULL;) {
+        list_remove(first);
+        worker__attempt_free(CONTAINER_OF(first, struct attempt, in_line));
+    }
+}
+
+struct pb_attempt_ref *worker__attempt_ref(const struct attempt *attempt, struct arena *arena)
+{
+    struct pb_attempt_ref *ref = wire_new(PB_ATTEMPT_REF, arena);
+    ref->query_id = (char *)attempt->job_id;
+    ref->stage_id = attempt->stage;
+    ref->task_id = attempt->task;
+    ref->attempt = attempt->attempt;
+    ref->lease_token.data = (uint8_t *)attempt->token;
+    ref->lease_token.len = TOKEN_BYTES;
+    return ref;
+}
+
+/* ---- the table ---- */
+
+/* Tokens are random already. */
+static uint64_t token_hash(const unsigned char *token)
+{
+    uint64_t hash;
+    memcpy(&hash, token, sizeof hash);
+    return hash;
+}
+
+static bool token_matches(const void *value, const void *key)
+{
+    return memcmp(((const struct attempt *)value)->token, key, TOKEN_BYTES) == 0;
+}
+
+static struct attempt *find(const struct worker *worker, const struct pb_attempt_ref *ref)
+{
+    if (ref->lease_token.len != TOKEN_BYTES) {
+        return NULL;
+    }
+    struct attempt *attempt =
+        map_get(&worker->attempts, token_hash(ref->lease_token.data), token_matches, ref->lease_token.data);
+    bool is_it = attempt != NULL && attempt->attempt == ref->attempt && attempt->stage == ref->stage_id &&
+                 attempt->task == ref->task_id && strcmp(attempt->job_id, ref->query_id) == 0;
+    return is_it ? attempt : NULL;
+}
+
+void worker__attempt_add_locked(struct worker *worker, struct attempt *attempt, int64_t lease_from_ms,
+                                struct list *garbage)
+{
+    uint64_t hash = token_hash(attempt->token);
+    if (map_get(&worker->attempts, hash, token_matches, attempt->token) != NULL) {
+        list_push_back(garbage, &attempt->in_line);
+        return;
+    }
+    map_put(&worker->attempts, hash, attempt);
+    list_push_back(&worker->all, &attempt->in_all);
+    list_push_back(&worker->queue, &attempt->in_line);
+    attempt->state = ATTEMPT_QUEUED;
+    worker->n_queued++;
+    worker->n_busy++;
+    worker->stats.assigned_total++;
+    if (attempt->lease_ms == 0) {
+        attempt->lease_ms = (uint32_t)worker->settings.lease_ms;
+    }
+    if (attempt->is_exclusive) {
+        int64_t lease_ms = attempt->lease_ms;
+        heap_set(&worker->leases, &attempt->lease, lease_from_ms + lease_ms - lease_margin_ms(lease_ms));
+        if (heap_min(&worker->leases) == &attempt->lease) {
+            worker__watch_look_locked(worker);
+        }
+    }
+}
+
+void worker__attempt_renew_locked(struct worker *worker, struct attempt *attempt, int64_t from_ms)
+{
+    if (heap_has(&attempt->lease)) {
+        int64_t until_ms = from_ms + attempt->lease_ms - lease_margin_ms(attempt->lease_ms);
+        if (until_ms > attempt->lease.key) {
+            heap_set(&worker->leases, &attempt->lease, until_ms);
+        }
+    }
+}
+
+void worker__attempt_forget_locked(struct worker *worker, struct attempt *attempt)
+{
+    map_take_value(&worker->attempts, token_hash(attempt->token), attempt);
+    heap_remove(&worker->leases, &attempt->lease);
+    list_remove(&attempt->in_all);
+    list_remove(&attempt->in_line);
+    list_remove(&attempt->in_started);
+}
+
+/* ---- ends ---- */
+
+static void leave_queue_locked(struct worker *worker, struct attempt *attempt)
+{
+    list_remove(&attempt->in_line);
+    worker->n_queued--;
+    worker->n_busy--;
+    worker__poll_slot_freed_locked(worker);
+}
+
+void worker__attempt_stop_locked(struct worker *worker, struct attempt *attempt, enum stop_reason reason,
+                                 struct list *garbage)
+{
+    switch (attempt->state) {
+    case ATTEMPT_QUEUED:
+        leave_queue_locked(worker, attempt);
+        break;
+    case ATTEMPT_RUNNING:
+        if (!attempt->is_dead) {
+            attempt->is_dead = true;
+            worker->stats.stopped_total++;
+            heap_remove(&worker->leases, &attempt->lease);
+            list_remove(&attempt->in_started);
+            exec_stop_fire(attempt->stop, reason);
+        }
+        return;
+    case ATTEMPT_DONE:
+        worker->n_done--;
+        worker->unreported_bytes -= attempt->report_bytes;
+        break;
+    case ATTEMPT_SENT:
+        return; /* the answer to its report says what became of it */
+    }
+    worker->stats.stopped_total++;
+    worker__attempt_forget_locked(worker, attempt);
+    list_push_back(garbage, &attempt->in_line);
+    worker__watch_look_locked(worker);
+}
+
+void worker__attempts_stop_named(struct worker *worker, struct pb_attempt_ref *const *refs, size_t n)
+{
+    struct list garbage;
+    struct buf names = {0};
+    uint32_t n_stopped = 0;
+    list_init(&garbage);
+    pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; i < n; i++) {
+        struct attempt *attempt = find(worker, refs[i]);
+        if (attempt == NULL || attempt->is_dead || attempt->state == ATTEMPT_SENT) {
+            continue;
+        }
+        if (n_stopped++ < NAMES_PER_LINE) {
+            buf_format(&names, "%s" ATTEMPT_FORMAT, names.n == 0 ? "" : ", ", ATTEMPT_VALUES(attempt));
+        }
+        worker__attempt_stop_locked(worker, attempt, STOP_CANCELED, &garbage);
+    }
+    pthread_mutex_unlock(&worker->mutex);
+    if (n_stopped > 0) {
+        log_info("stop", "%u stopped by the coordinator: %s%s", n_stopped, names.data,
+                 n_stopped > NAMES_PER_LINE ? ", ..." : "");
+    }
+    buf_deinit(&names);
+    worker__attempts_free(&garbage);
+}
+
+uint32_t worker__attempts_stop_all_locked(struct worker *worker, enum stop_reason reason, bool outcomes,
+                                          struct list *garbage)
+{
+    uint64_t before = worker->stats.stopped_total;
+    LIST_EACH_SAFE(at, next, &worker->all) {
+        struct attempt *attempt = CONTAINER_OF(at, struct attempt, in_all);
+        if (outcomes || attempt->state == ATTEMPT_QUEUED || attempt->state == ATTEMPT_RUNNING) {
+            worker__attempt_stop_locked(worker, attempt, reason, garbage);
+        }
+    }
+    return (uint32_t)(worker->stats.stopped_total - before);
+}
+
+void worker__attempt_done_locked(struct worker *worker, struct attempt *attempt, Capstan__V1__TaskState verdict)
+{
+    attempt->verdict = verdict;
+    attempt->state = ATTEMPT_DONE;
+    attempt->report_bytes = attempt->outcome.result.n + attempt->outcome.message.n;
+    heap_remove(&worker->leases, &attempt->lease);
+    list_remove(&attempt->in_started);
+    list_push_back(&worker->done, &attempt->in_line);
+    worker->n_done++;
+    worker->unreported_bytes += attempt->report_bytes;
+    switch ((int)verdict) {
+    case CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED:
+        worker->stats.succeeded_total++;
+        break;
+    case CAPSTAN__V1__TASK_STATE__TASK_STATE_FAILED:
+        worker->stats.failed_total++;
+        break;
+    default:
+        worker->stats.released_total++;
+        break;
+    }
+    if (worker->is_reporter_waiting) {
+        worker->is_reporter_waiting = false;
+        pthread_cond_signal(&worker->report_cond);
+    }
+}
+
+void worker__attempts_release_queued_locked(struct worker *worker)
+{
+    for (struct list *first; (first = list_first(&worker->queue)) != NULL;) {
+        struct attempt *attempt = CONTAINER_OF(first, struct attempt, in_line);
+        leave_queue_locked(worker, attempt);
+        worker__attempt_done_locked(worker, attempt, CAPSTAN__V1__TASK_STATE__TASK_STATE_QUEUED);
+    }
+}
+
+uint32_t worker__attempts_release_running_locked(struct worker *worker)
+{
+    uint32_t n = 0;
+    LIST_EACH(at, &worker->all) {
+        struct attempt *attempt = CONTAINER_OF(at, struct attempt, in_all);
+        if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_released) {
+            attempt->is_released = true;
+            exec_stop_fire(attempt->stop, STOP_SHUTDOWN);
+            n++;
+        }
+    }
+    return n;
+}

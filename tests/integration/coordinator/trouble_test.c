@@ -1,0 +1,380 @@
+/*
+ * Trouble with the database under a leader: it is cut off, silent, read-only, full. The leader stops acknowledging at
+ * once, says that it does not lead any more when its lease has run out, and leads again by itself when the trouble is
+ * over. Nothing that it acknowledged is missing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "integration/coordinator/clocks.h"
+#include "integration/coordinator/world.h"
+#include "integration/store/subject.h"
+
+#define TTL_MS 1000
+#define CLIENTS 3
+#define SETTLE_MS 300 /* for answers that were on their way to the clients when the trouble began */
+
+/* One leader whose clients stream. */
+static struct node *start_streaming(struct world *w, bool relayed)
+{
+    struct node *node = world_start(w, (struct node_options){.node_id = "node-a",
+                                                             .url = world_url(w, "node-a", relayed),
+                                                             .leader_ttl_ms = TTL_MS,
+                                                             .n_clients = CLIENTS});
+    CHECK(ledger_await(w->ledger, 30, 30000));
+    return node;
+}
+
+/* The trouble has begun: nothing is acknowledged any more, and soon it does not lead any more. */
+static void check_stops(struct world *w, const struct node *node, int64_t began_ms)
+{
+    CHECK(node_await_leading(node, false, 2 * TTL_MS));
+    CHECK_ERR(node_submit(node, "never", 1).err, ERR_PRECONDITION);
+    clocks_pause(TTL_MS);
+    CHECK_UINT(ledger_acknowledged(w->ledger, began_ms + SETTLE_MS, INT64_MAX), 0);
+}
+
+/* It is over: it leads again, under another epoch, and everything that it ever acknowledged is there. */
+static void check_resumes(struct world *w, struct node *node)
+{
+    CHECK(ledger_await(w->ledger, 30, 30000));
+    CHECK(node_look(node).stats.elected >= 2);
+    node_stop(node);
+    CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.jobs WHERE job_id = 'never'"), 0);
+    world_check(w);
+    world_close(w);
+}
+
+#define CUT_SQL                                                                                                        \
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'node-%%' "                    \
+    "AND datname = current_database()"
+
+TEST(a_leader_whose_connections_are_cut_leads_again)
+{
+    struct world *w = world_open();
+    struct node *node = start_streaming(w, false);
+    for (int i = 0; i < 4; i++) {
+        world_sql(w, CUT_SQL);
+        CHECK(ledger_await(w->ledger, 20, 20000));
+    }
+    check_resumes(w, node);
+}
+
+TEST(a_leader_whose_server_is_down_for_a_while_stops_and_resumes)
+{
+    struct world *w = world_open();
+    struct node *node = start_streaming(w, false);
+    server_stop(&w->server);
+    check_stops(w, node, clocks_mono_ms());
+    server_restart(&w->server);
+    check_resumes(w, node);
+}
+
+/* Nobody asks it anything, so nothing but its own deadline can tell it. */
+TEST(an_idle_leader_whose_server_is_gone_says_so_when_its_lease_has_run_out)
+{
+    struct world *w = world_open();
+    struct node *node = world_start(w, (struct node_options){.node_id = "node-a", .leader_ttl_ms = TTL_MS});
+    CHECK(node_await_leading(node, true, 20000));
+    server_stop(&w->server);
+    bool noticed = node_await_leading(node, false, 3 * TTL_MS);
+    server_restart(&w->server);
+    CHECK(noticed);
+    CHECK(node_await_leading(node, true, 20000));
+    world_close(w);
+}
+
+/* A server that is reached and says nothing: every call waits for its own time-out, which is longer than the lease. */
+TEST(a_leader_whose_server_falls_silent_does_not_keep_its_clients_waiting)
+{
+    struct world *w = world_open();
+    relay_prepare(&w->relay);
+    relay_start(&w->relay, w->server.dir);
+    struct node *node = start_streaming(w, true);
+    int64_t began_ms = clocks_mono_ms();
+    relay_freeze(&w->relay);
+    CHECK(node_await_leading(node, false, 3 * TTL_MS));
+    struct client_answer answer = node_submit(node, "never", 1);
+    int64_t took_ms = clocks_mono_ms() - began_ms;
+    CHECK_UINT(ledger_acknowledged(w->ledger, began_ms + SETTLE_MS, INT64_MAX), 0);
+    relay_thaw(&w->relay);
+    CHECK_ERR(answer.err, ERR_PRECONDITION);
+    CHECK(took_ms < 8 * TTL_MS);
+    check_resumes(w, node);
+}
+
+TEST(a_read_only_database_stops_the_leader_until_it_can_be_written_again)
+{
+    struct world *w = world_open();
+    struct node *node = start_streaming(w, false);
+    world_sql(w, "ALTER DATABASE %s SET default_transaction_read_only = on", w->database);
+    world_sql(w, CUT_SQL);
+    check_stops(w, node, clocks_mono_ms());
+    /* This very session is read-only, too, unless it says otherwise. */
+    world_sql(w, "BEGIN READ WRITE; ALTER DATABASE %s RESET default_transaction_read_only; COMMIT", w->database);
+    check_resumes(w, node);
+}
+
+/* The session's time-out is a minute; the first statement of the transaction makes it short, the last one is slow. */
+TEST(a_statement_that_times_out_ends_the_term_and_nothing_else)
+{
+    struct world *w = world_open();
+    struct node *node = start_streaming(w, false);
+    uint32_t before = world_log_lines(w, "<node-a>", "57014 ERROR");
+    world_sql(w, "CREATE FUNCTION public.hurry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                 "PERFORM set_config('statement_timeout', '100', true); RETURN NULL; END $$;"
+                 "CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                 "PERFORM pg_sleep(5); RETURN NULL; END $$;"
+                 "CREATE TRIGGER hurry BEFORE INSERT OR UPDATE ON capstan.tasks FOR EACH STATEMENT "
+                 "EXECUTE FUNCTION public.hurry();"
+                 "CREATE TRIGGER dawdle BEFORE INSERT ON capstan.task_events FOR EACH STATEMENT "
+                 "EXECUTE FUNCTION public.dawdle()");
+    int64_t began_ms = clocks_mono_ms();
+    while (world_log_lines(w, "<node-a>", "57014 ERROR") < before + 2) {
+        CHECK(clocks_mono_ms() < began_ms + 30000);
+        clocks_pause(20);
+    }
+    CHECK_UINT(ledger_acknowledged(w->ledger, began_ms + SETTLE_MS, INT64_MAX), 0);
+    world_sql(w, "DROP TRIGGER hurry ON capstan.tasks; DROP TRIGGER dawdle ON capstan.task_events");
+    check_resumes(w, node);
+}
+
+/* A commit that waits for a lock for longer than the lease. */
+TEST(a_leader_whose_commit_waits_for_a_lock_does_not_keep_its_clients_waiting)
+{
+    struct world *w = world_open();
+    struct server_session lock;
+    struct node *node = start_streaming(w, false);
+    server_session_open(&lock, &w->server);
+    server_session_run(&lock, "BEGIN; LOCK TABLE capstan.task_events IN SHARE MODE");
+    int64_t began_ms = clocks_mono_ms();
+    CHECK(node_await_leading(node, false, 3 * TTL_MS));
+    struct client_answer answer = node_submit(node, "never", 1);
+    int64_t took_ms = clocks_mono_ms() - began_ms;
+    server_session_run(&lock, "COMMIT");
+    server_session_close(&lock);
+    CHECK_ERR(answer.err, ERR_PRECONDITION);
+    CHECK(took_ms < 5 * TTL_MS);
+    check_resumes(w, node);
+}
+
+/*
+ * Loading what there is takes longer than the lease. The lease must outlive the load all the same: otherwise the two take
+ * the leadership from each other for ever, each while the other one loads.
+ */
+TEST(a_load_that_takes_longer_than_the_lease_does_not_keep_everybody_from_leading)
+{
+    struct world *w = world_open();
+    struct node *node = world_start(w, (struct node_options){.node_id = "node-a", .leader_ttl_ms = 30000});
+    CHECK(node_await_leading(node, true, 20000));
+    CHECK_ERR(node_submit(node, "large", 100000).err, ERR_OK);
+    node_stop(node);
+    struct node *a = world_start(w, (struct node_options){.node_id = "node-a", .leader_ttl_ms = 100});
+    struct node *b = world_start(w, (struct node_options){.node_id = "node-b", .leader_ttl_ms = 100});
+    uint32_t n_done = 0;
+    int64_t until_ms = clocks_mono_ms() + 40000;
+    for (uint32_t i = 0; n_done < 5 && clocks_mono_ms() < until_ms; i++) {
+        char job_id[32];
+        snprintf(job_id, sizeof job_id, "small-%u", i);
+        n_done += node_submit(i % 2 == 0 ? a : b, job_id, 1).err == ERR_OK;
+        clocks_pause(25);
+    }
+    int64_t epoch = world_number(w, "SELECT epoch FROM capstan.cluster_leader");
+    node_kill(a);
+    node_kill(b);
+    print_message("%u commands acknowledged, epoch %lld\n", n_done, (long long)epoch);
+    CHECK_UINT(n_done, 5);
+    world_close(w);
+}
+
+/* An ended job is not in memory: the store is asked whether there is one. If it cannot say, nobody knows. */
+TEST(a_job_that_cannot_be_looked_up_is_not_taken_for_a_new_one)
+{
+    struct world *w = world_open();
+    struct server_session lock;
+    struct node_options options = {.node_id = "node-a", .leader_ttl_ms = 30000};
+    struct node *node = world_start(w, options);
+    CHECK(node_await_leading(node, true, 20000));
+    CHECK_ERR(node_submit(node, "old", 1).err, ERR_OK);
+    CHECK_INT(node_cancel(node, "old").state, JOB_CANCELED);
+    const char *was = world_sql(w, "SELECT state, submitted_at_ms, finished_at_ms FROM capstan.jobs");
+    node_stop(node);
+    node = world_start(w, options);
+    CHECK(node_await_leading(node, true, 20000));
+    CHECK_ERR(node_submit(node, "other", 1).err, ERR_OK);
+    server_session_open(&lock, &w->server);
+    server_session_run(&lock, "BEGIN; LOCK TABLE capstan.jobs IN ACCESS EXCLUSIVE MODE");
+    node_send(node, "old", 3);
+    CHECK(world_await(w, 20000,
+                      "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'node-a' "
+                      "AND wait_event_type = 'Lock'"));
+    world_sql(w, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'node-a' "
+                 "AND wait_event_type = 'Lock'");
+    clocks_pause(200); /* a job that was taken for new is on its way by now, and waits for the lock, too */
+    server_session_run(&lock, "COMMIT");
+    server_session_close(&lock);
+    CHECK(ledger_answer(w->ledger, "old", 20000) != ERR_OK);
+    CHECK(node_await_leading(node, true, 60000));
+    CHECK_STR(world_sql(w, "SELECT state, submitted_at_ms, finished_at_ms FROM capstan.jobs WHERE job_id = 'old'"),
+              was);
+    CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.tasks WHERE job_id = 'old'"), 1);
+    CHECK_ERR(node_submit(node, "old", 3).err, ERR_EXISTS);
+    CHECK_INT(node_submit(node, "old", 1).state, JOB_CANCELED);
+    node_stop(node);
+    world_check(w);
+    world_close(w);
+}
+
+/* ---- full disks ---- */
+
+/* A small file system of its own; skips the test if this user may not make one. */
+static void mount_small(const char *dir, const char *size)
+{
+    if (mount("capstan-test", dir, "tmpfs", 0, size) != 0) {
+        rmdir(dir);
+        print_message("a file system of its own cannot be mounted here (%s): this test is left out\n", strerror(errno));
+        skip();
+    }
+}
+
+/* Writes until nothing more fits. */
+static void fill(const char *path)
+{
+    static char block[65536];
+    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    while (write(fd, block, sizeof block) > 0) {
+    }
+    CHECK_INT(errno, ENOSPC);
+    close(fd);
+}
+
+/* A place for data files that belongs to the server's user. */
+static void make_tablespace(const char *place)
+{
+    char data[128];
+    struct stat owner;
+    struct world *w = world_open();
+    snprintf(data, sizeof data, "%s/data", w->server.dir);
+    CHECK_INT(stat(data, &owner), 0);
+    CHECK_INT(mkdir(place, 0700), 0);
+    CHECK_INT(chown(place, owner.st_uid, owner.st_gid), 0);
+    world_sql(w, "CREATE TABLESPACE small LOCATION '%s'", place);
+    world_close(w);
+}
+
+static void drop_tablespace(struct world *w)
+{
+    char database[32];
+    snprintf(database, sizeof database, "%s", w->database);
+    world_close(w);
+    w = world_open();
+    world_sql(w, "DROP DATABASE %s WITH (FORCE)", database);
+    world_sql(w, "DROP TABLESPACE small");
+    world_close(w);
+}
+
+/* Data files lie on a disk of their own; the log of the server, without which it would stop, does not. */
+TEST(a_full_disk_stops_the_leader_until_there_is_room_again_postgres)
+{
+    char dir[] = "/tmp/capstan-small-XXXXXX";
+    char place[64], filler[64];
+    CHECK(mkdtemp(dir) != NULL);
+    mount_small(dir, "size=32m,mode=777");
+    snprintf(place, sizeof place, "%s/data", dir);
+    snprintf(filler, sizeof filler, "%s/filler", dir);
+    make_tablespace(place);
+    struct world *w = world_open_in("small");
+    struct node *node = start_streaming(w, false);
+    fill(filler);
+    int64_t until_ms = clocks_mono_ms() + 30000; /* there is some room in the pages that exist */
+    while (world_log_lines(w, "<node-a>", "53100 ERROR") == 0) {
+        CHECK(clocks_mono_ms() < until_ms);
+        clocks_pause(20);
+    }
+    uint64_t elected = node_look(node).stats.elected;
+    CHECK_ERR(node_submit(node, "never", 20000).err, ERR_PRECONDITION);
+    CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.jobs WHERE job_id = 'never'"), 0);
+    clocks_pause(TTL_MS);
+    CHECK_INT(unlink(filler), 0);
+    CHECK(ledger_await(w->ledger, 30, 30000));
+    CHECK(node_look(node).stats.elected > elected);
+    node_stop(node);
+    world_check(w);
+    drop_tablespace(w);
+    CHECK_INT(umount(dir), 0);
+    rmdir(dir);
+}
+
+static void sqlite_full_disk(struct subject *s)
+{
+    char dir[] = "/tmp/capstan-small-XXXXXX";
+    char filler[64];
+    CHECK(mkdtemp(dir) != NULL);
+    mount_small(dir, "size=8m");
+    snprintf(filler, sizeof filler, "%s/filler", dir);
+    struct ledger *ledger = ledger_new();
+    struct node node;
+    struct store *store = NULL;
+    struct node_options options = {.url = arena_format(&s->arena, "sqlite:%s/db", dir),
+                                   .node_id = "node-a",
+                                   .leader_ttl_ms = TTL_MS,
+                                   .n_clients = CLIENTS};
+    CHECK_OK(s, store_open(options.url, &store, &s->e));
+    CHECK_OK(s, store_migrate(store, STORE_NEWEST, &s->e));
+    node_start(&node, ledger, &options);
+    CHECK(ledger_await(ledger, 30, 30000));
+    fill(filler);
+    uint32_t refused = atomic_load(&ledger->n_refused);
+    for (int i = 0; i < 1000 && atomic_load(&ledger->n_refused) < refused + 50; i++) {
+        clocks_pause(20);
+    }
+    CHECK(atomic_load(&ledger->n_refused) >= refused + 50);
+    CHECK_ERR(node_submit(&node, "never", 64).err, ERR_PRECONDITION);
+    CHECK_UINT(node_look(&node).epoch, 0);
+    int64_t began_ms = clocks_mono_ms();
+    clocks_pause(2 * TTL_MS);
+    CHECK_UINT(ledger_acknowledged(ledger, began_ms, INT64_MAX), 0);
+    CHECK_INT(unlink(filler), 0);
+    CHECK(ledger_await(ledger, 30, 30000));
+    node_stop(&node);
+    ledger_check(ledger, 0, store);
+    ledger_check_whole(store);
+    store_close(store);
+    ledger_free(ledger);
+    CHECK_INT(umount(dir), 0);
+    rmdir(dir);
+}
+
+TEST(a_full_disk_stops_the_leader_until_there_is_room_again_sqlite)
+{
+    subject_run(ENGINE_SQLITE, sqlite_full_disk);
+}
+
+/* ---- nothing to do ---- */
+
+TEST(an_idle_leader_makes_less_than_three_statements_a_second)
+{
+    enum { SECONDS = 4 };
+    struct world *w = world_open();
+    world_sql(w, "ALTER DATABASE %s SET log_statement = 'all'", w->database);
+    struct node *node = world_start(w, (struct node_options){.node_id = "node-idle"}); /* with the usual lease */
+    CHECK(node_await_leading(node, true, 20000));
+    CHECK_ERR(node_submit(node, "a", 1).err, ERR_OK);
+    CHECK(world_log_lines(w, "<node-idle>", "LOG:  ") > 0);
+    clocks_pause(1500); /* the first look for what is too old comes a second after the start */
+    uint32_t before = world_log_lines(w, "<node-idle>", "LOG:  ");
+    clocks_pause(SECONDS * 1000);
+    uint32_t n = world_log_lines(w, "<node-idle>", "LOG:  ") - before;
+    print_message("%u statements in %d s\n", n, SECONDS);
+    CHECK(n > 0); /* the lease is renewed */
+    CHECK(n < 3 * SECONDS);
+    world_close(w);
+}
