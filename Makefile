@@ -16,6 +16,8 @@ needs_core := core base
 needs_store := store core base
 needs_wire := wire core base
 needs_rpc := rpc base
+needs_duck := duck base
+needs_query := query duck base
 needs_exec := exec base
 needs_coordinator := coordinator store rpc wire core base
 needs_worker := worker exec rpc wire core base
@@ -27,6 +29,8 @@ libs_base := -ljson-c
 libs_store := -lsqlite3 -lpq
 libs_wire := -lprotobuf-c
 libs_rpc := -lgrpc -lgpr -lpthread
+libs_duck := -ldl -lpthread
+libs_query := -lm
 libs_exec := -lcurl -ldl -lpthread
 libs_coordinator := -lpthread
 libs_worker := -lpthread
@@ -35,7 +39,7 @@ CC       = gcc
 AR       = ar
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wswitch-enum -Wformat=2 \
             -Wvla -Wundef -Werror
-CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit -Itests/integration -isystem $B/gen -isystem /usr/include/postgresql
+CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc -Itests -Itests/unit -Itests/integration -isystem $B/gen -isystem /usr/include/postgresql -isystem .cache/duckdb/include
 STANDARD := -std=c17
 CFLAGS   := $(STANDARD) $(WARNINGS) -g
 LDFLAGS  :=
@@ -79,12 +83,15 @@ sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcar
 # A folder of tests/integration is called as the folder of src/ that it tests, or says here which that is; and what it
 # borrows from other tests.
 tests_postgres := store
+fuzz_config    := cli
 bench_store    := coordinator
 tests_service := coordinator
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
 borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) \
                        tests/integration/postgres/server.c $(borrows_store)
 borrows_worker := tests/integration/rpc/sanitizers.c
+borrows_cli    := tests/integration/rpc/sanitizers.c
+borrows_service := tests/integration/rpc/sanitizers.c
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol.
 migrations := $(wildcard src/store/migrations/*.sql)
@@ -173,7 +180,7 @@ $(foreach u,$(unit),$(eval $(call program,unit-$u,$(wildcard tests/unit/$u/*.c) 
 $(foreach i,$(integration),$(eval $(call program,integration-$i,$(wildcard tests/integration/$i/*.c) $(borrows_$i) \
     $(unit_main),$(or $(tests_$i),$i),-lcmocka)))
 $(if $(sim),$(eval $(call program,sim,$(sim),core)))
-$(foreach z,$(fuzz),$(eval $(call program,fuzz-$z,tests/fuzz/$z.c $(if $(filter fuzz,$V),,tests/fuzz/replay.c),wire, \
+$(foreach z,$(fuzz),$(eval $(call program,fuzz-$z,tests/fuzz/$z.c $(if $(filter fuzz,$V),,tests/fuzz/replay.c),$(or $(fuzz_$z),wire), \
     $(if $(filter fuzz,$V),-fsanitize=fuzzer))))
 $(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c $(wildcard bench/$b/*.c),$(or $(bench_$b),$b))))
 $(if $(filter main,$(folders)),$(eval $(call program,capstan,,main)))

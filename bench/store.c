@@ -1,7 +1,7 @@
 /*
  * bench-store - what durability costs: the coordinator's loop with a store behind it, beside the bare engine.
  *
- *   bench-store [--json] [--quick] [--store sqlite|postgres] [--history N] [lifecycles|latency|recovery|history|idle]...
+ *   bench-store [--json] [--quick] [--store sqlite|postgres] [--width N] [--history N] [lifecycles|latency|recovery|history|idle]...
  *
  * For each store: full lifecycles of tasks per second (submit, assign, complete) with 1, 100 and 1,000 of them under way, and
  * the same rows written by the bare engine; the latency of a lone command beside a bare commit; the time to load 1,000,000
@@ -36,6 +36,7 @@ static struct {
     bool quick;
     const char *store; /* NULL: both */
     uint64_t history;
+    uint32_t width; /* 0: all of them */
     char folder[128];
     char server[256]; /* URL of PostgreSQL's own database; "": not started */
     uint32_t n_databases;
@@ -189,8 +190,11 @@ static void run_lifecycles(void)
             continue;
         }
         struct bare *bare = bare_open(new_database(engines[k]));
-        struct drive *drive = drive_start(new_database(engines[k]), NULL);
+        struct drive *drive = drive_start(new_database(engines[k]), NULL, NULL);
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+            if (bench.width != 0 && bench.width != sizes[i].width) {
+                continue;
+            }
             double ours[ROUNDS_MAX], twos[ROUNDS_MAX], bares[ROUNDS_MAX], ratios[ROUNDS_MAX];
             uint32_t n = bench.quick ? sizes[i].n / 5 : sizes[i].n;
             for (int r = -1; r < rounds; r++) { /* the first is to warm up */
@@ -229,7 +233,7 @@ static void run_latency(void)
             continue;
         }
         struct bare *bare = bare_open(new_database(engines[k]));
-        struct drive *drive = drive_start(new_database(engines[k]), NULL);
+        struct drive *drive = drive_start(new_database(engines[k]), NULL, NULL);
         script_init(&script, (uint32_t)n, 1, bench.next_script);
         bench.next_script += (uint64_t)n;
         struct bare_script *prepared = bare_prepare(bare, &script);
@@ -293,7 +297,7 @@ static void multiply(struct bare *bare, const struct multiplication *m, enum row
                    ") SELECT i FROM s) s CROSS JOIN %s t",
                    n, table->name);
     } else {
-        buf_format(&sql, " FROM generate_series(0, %" PRIu64 ") s(i) CROSS JOIN %s%s t", n - 1, schema, table->name);
+        buf_format(&sql, " FROM generate_series(0::bigint, %" PRIu64 ") s(i) CROSS JOIN %s%s t", n - 1, schema, table->name);
     }
     buf_format(&sql, " WHERE t.job_id = '%s'", m->template_id);
     if (kind == ROW_EVENT) { /* two per task will do */
@@ -345,7 +349,7 @@ static void multiply_all(struct bare *bare, const struct multiplication *m, bool
 static const char *database_with_templates(const char *engine)
 {
     const char *url = new_database(engine);
-    struct drive *drive = drive_start(url, NULL);
+    struct drive *drive = drive_start(url, NULL, NULL);
     drive_templates(drive, "live-template", "ended-template");
     drive_stop(drive);
     return url;
@@ -363,7 +367,7 @@ static void run_recovery(void)
     for (size_t k = 0; k < ARRAY_LEN(engines) * ARRAY_LEN(shapes); k++) {
         const char *engine = engines[k / ARRAY_LEN(shapes)];
         uint64_t per_job = shapes[k % ARRAY_LEN(shapes)].per_job;
-        double took[3];
+        double took[3], cpu[3];
         if (!is_wanted(engine)) {
             continue;
         }
@@ -373,12 +377,14 @@ static void run_recovery(void)
         multiply_all(bare, &m, false);
         bare_close(bare);
         for (int r = 0; r < 3; r++) {
-            struct drive *drive = drive_start(url, &took[r]);
+            struct drive *drive = drive_start(url, &took[r], &cpu[r]);
             drive_stop(drive);
         }
         print(median(took, 3),
               bench.quick ? "s to lead with 100,000 live tasks" : "s to lead with 1,000,000 live tasks; wanted < 10",
               "%s_load_%s_s", engine, shapes[k % ARRAY_LEN(shapes)].name);
+        print(median(cpu, 3), "s of this process's cores, the rest is waiting", "%s_load_%s_cpu_s", engine,
+              shapes[k % ARRAY_LEN(shapes)].name);
     }
 }
 
@@ -400,8 +406,8 @@ static void run_history(void)
         bare_run(bare, strcmp(engines[k], "sqlite") == 0 ? "SELECT 1" : "CHECKPOINT");
         bare_close(bare);
         print(seconds() - start, "s to write the history by SQL", "%s_history_write_s", engines[k]);
-        struct drive *full = drive_start(url, NULL);
-        struct drive *empty = drive_start(new_database(engines[k]), NULL);
+        struct drive *full = drive_start(url, NULL, NULL);
+        struct drive *empty = drive_start(new_database(engines[k]), NULL, NULL);
         for (int r = -1; r < rounds; r++) {
             uint32_t n = bench.quick ? 5000 : 20000;
             double empty_rate = drive_lifecycles(empty, 1, 100, n);
@@ -485,7 +491,7 @@ static const struct part {
 static int usage(const char *argument)
 {
     fprintf(stderr, "bench-store: unknown argument '%s'\n", argument);
-    fprintf(stderr, "  hint: bench-store [--json] [--quick] [--store sqlite|postgres] [--history N] "
+    fprintf(stderr, "  hint: bench-store [--json] [--quick] [--store sqlite|postgres] [--width N] [--history N] "
                     "[lifecycles|latency|recovery|history|idle]...\n");
     return 2;
 }
@@ -521,6 +527,8 @@ int main(int argc, char **argv)
             bench.quick = true;
         } else if (strcmp(argv[i], "--store") == 0 && i + 1 < argc) {
             bench.store = argv[++i];
+        } else if (strcmp(argv[i], "--width") == 0 && i + 1 < argc) {
+            bench.width = (uint32_t)strtoul(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--history") == 0 && i + 1 < argc) {
             bench.history = strtoull(argv[++i], NULL, 10);
             wanted[3] = true;

@@ -144,10 +144,14 @@ else
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
     if there_are tests/integration/coordinator/*.c; then
-        suite_of tsan integration-coordinator-tsan env CAPSTAN_CRASH_ROUNDS=3 build/tsan/bin/integration-coordinator
+        suite_of tsan integration-coordinator-tsan env TSAN_OPTIONS=halt_on_error=1 CAPSTAN_CRASH_ROUNDS=3 \
+            build/tsan/bin/integration-coordinator
     fi
     if there_are tests/integration/exec/*.c; then
         suite_of tsan integration-exec-tsan build/tsan/bin/integration-exec
+    fi
+    if there_are tests/integration/rpc/*.c; then
+        suite_of tsan integration-rpc-tsan build/tsan/bin/integration-rpc
     fi
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000

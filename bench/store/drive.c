@@ -208,7 +208,14 @@ static uint32_t advance(struct lane *lane)
 
 /* ---- */
 
-struct drive *drive_start(const char *url, double *out_s)
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+struct drive *drive_start(const char *url, double *out_s, double *out_cpu_s)
 {
     struct drive *d = mem_calloc(1, sizeof *d);
     struct coordinator_options options = {.store_url = url, .node_id = "bench", .address = "127.0.0.1:1"};
@@ -222,6 +229,7 @@ struct drive *drive_start(const char *url, double *out_s)
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->answered, NULL);
     double start = seconds();
+    double cpu_start = cpu_seconds();
     if (coordinator_start(&options, &d->coordinator, &e) != ERR_OK || store_open(url, &d->reader, &e) != ERR_OK) {
         die(e.message);
     }
@@ -234,6 +242,7 @@ struct drive *drive_start(const char *url, double *out_s)
     }
     if (out_s != NULL) {
         *out_s = seconds() - start;
+        *out_cpu_s = cpu_seconds() - cpu_start;
     }
     for (uint32_t i = 0; i < LANES_MAX; i++) {
         d->lanes[i].drive = d;

@@ -14,8 +14,11 @@
 
 struct drive;
 
-/* Starts a coordinator and waits until it leads; `*out_s`: how long that took, the load included. NULL ok. */
-struct drive *drive_start(const char *url, double *out_s);
+/*
+ * Starts a coordinator and waits until it leads. `*out_s`: how long that took, the load included; `*out_cpu_s`: the time of
+ * this process's cores that it took. Both may be NULL.
+ */
+struct drive *drive_start(const char *url, double *out_s, double *out_cpu_s);
 void drive_stop(struct drive *drive);
 
 /* Lifecycles per second, over at least `n` of them. */

@@ -41,6 +41,24 @@ static bool is_plain(char c)
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
 }
 
+static void write_control(struct buf *buf, unsigned char c)
+{
+    switch (c) {
+    case '\n':
+        buf_text(buf, "\\n");
+        break;
+    case '\r':
+        buf_text(buf, "\\r");
+        break;
+    case '\t':
+        buf_text(buf, "\\t");
+        break;
+    default:
+        buf_format(buf, "\\u%04x", (unsigned)c);
+        break;
+    }
+}
+
 void json_write_bytes(struct buf *buf, const char *text, size_t n)
 {
     buf_char(buf, '"');
@@ -55,7 +73,7 @@ void json_write_bytes(struct buf *buf, const char *text, size_t n)
             buf_char(buf, '\\');
             buf_char(buf, text[i]);
         } else {
-            buf_format(buf, "\\u%04x", (unsigned)(unsigned char)text[i]);
+            write_control(buf, (unsigned char)text[i]);
         }
     }
     if (start < n) {

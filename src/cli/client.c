@@ -28,8 +28,8 @@ struct client {
     struct client_options options;
     struct server servers[CLIENT_SERVERS_MAX];
     uint32_t n_servers;
-    uint32_t n_given; /* the first ones, which people named; the others were learned */
-    uint32_t current;
+    uint32_t current; /* the one that is asked */
+    uint32_t turn;    /* the one that was last asked because it was its turn, not because somebody named it */
 };
 
 /* The search for a server that answers one call. */
@@ -81,7 +81,6 @@ enum err client_open(const struct client_options *options, struct client **out, 
         }
         memcpy(client->servers[client->n_servers++].address, address, sizeof address);
     }
-    client->n_given = client->n_servers;
     *out = client;
     client = NULL;
 out:
@@ -202,7 +201,8 @@ static enum err search_next(struct client *client, struct search *search, const 
             return ERR_OK;
         }
     } else {
-        client->current = (client->current + 1) % client->n_servers;
+        client->turn = (client->turn + 1) % client->n_servers;
+        client->current = client->turn;
         if (search->tried < client->n_servers) {
             return ERR_OK;
         }

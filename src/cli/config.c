@@ -38,7 +38,8 @@ static char *trim(char *text)
 static bool is_word(const char *text)
 {
     size_t n = strlen(text);
-    return n > 0 && n <= CONFIG_WORD_BYTES_MAX && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == n;
+    return n > 0 && n <= CONFIG_WORD_BYTES_MAX && text[0] != '-' &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == n;
 }
 
 static enum err read_section(struct reader *r, char *text, struct error *e)

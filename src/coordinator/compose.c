@@ -126,6 +126,12 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
     return err;
 }
 
+/* A dollar is all that is looked for: an escaped template has to lose its escape, with parents or without. */
+static bool may_have_template(const void *inputs, size_t n)
+{
+    return memchr(inputs, '$', n) != NULL;
+}
+
 /* ERR_INVALID and ERR_EXHAUSTED are the task's own fault; anything else is the store's. */
 static enum err fill(struct exchange *exchange, struct clerk *clerk, const struct part *part,
                      struct pb_task_assignment *task, struct error *e)
@@ -134,7 +140,7 @@ static enum err fill(struct exchange *exchange, struct clerk *clerk, const struc
     const void *inputs = NULL;
     size_t n = 0;
     enum err err = find_inputs(exchange, clerk, part, &inputs, &n, e);
-    if (err == ERR_OK && part->n_parents > 0) {
+    if (err == ERR_OK && (part->n_parents > 0 || may_have_template(inputs, n))) {
         struct template_result *results = arena_zalloc(arena, part->n_parents * sizeof *results);
         struct buf filled = {0};
         err = find_results(exchange, clerk, part, results, e);

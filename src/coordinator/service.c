@@ -113,7 +113,8 @@ static void on_role(void *context, bool leads, const char *why)
     } else {
         cache_clear(service->cache);
         watch_demoted(service->watch);
-        log_warn("leader", "this coordinator does not lead any more: %s", why);
+        log_line(service->is_stopping ? LOG_INFO : LOG_WARN, "leader", "this coordinator does not lead any more: %s",
+                 service->is_stopping ? "it stops" : why);
     }
 }
 
@@ -190,6 +191,7 @@ void service_stop(struct service *service)
         return;
     }
     struct coordinator *coordinator = atomic_load(&service->coordinator);
+    atomic_store(&service->is_stopping, true);
     inbox_stop(service->inbox);
     if (coordinator != NULL) {
         coordinator_wind_up(coordinator);

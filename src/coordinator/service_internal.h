@@ -26,6 +26,7 @@ struct service {
     char *address;
     struct rpc_server *server;
     _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
+    atomic_bool is_stopping;
     struct cache *cache;
     struct office *composers; /* one clerk, who puts together what workers get */
     struct office *readers;   /* history, long texts */

@@ -18,8 +18,12 @@
 
 void member_init(struct member *member, const char *title, char *const *argv, char *const *environment)
 {
-    *member = (struct member){
-        .title = title, .argv = argv, .environment = environment, .output = -1, .pause_ms = PAUSE_MS_MIN};
+    *member = (struct member){.title = title,
+                              .argv = argv,
+                              .environment = environment,
+                              .death_signal = SIGTERM,
+                              .output = -1,
+                              .pause_ms = PAUSE_MS_MIN};
 }
 
 void member_deinit(struct member *member)
@@ -39,7 +43,7 @@ static _Noreturn void become(const struct member *member, pid_t parent, int outp
     sigset_t none;
     sigemptyset(&none);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)prctl(PR_SET_PDEATHSIG, member->death_signal);
     if (getppid() != parent) {
         _exit(EXIT_UNREACHABLE); /* it died before the call above */
     }

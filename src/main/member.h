@@ -23,6 +23,7 @@ struct member {
     char *const *argv; /* [0] is the program's name, [1] the verb; NULL-terminated */
     char *const *environment;
     bool is_prefixed;     /* its output comes through the pipe; else it writes to the parent's stderr itself */
+    int death_signal;     /* what it gets when its parent dies without a word */
     const char *log_path; /* its stderr goes to the end of this file instead; NULL: it does not */
     pid_t pid;            /* 0: it does not run */
     int output;           /* the pipe's end; -1: none */

@@ -8,8 +8,8 @@
  * says at its first start that it cannot run at all (a wrong setting, a port that is taken) ends everything, because
  * nothing would change.
  */
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "cli/client.h"
 #include "cli/value.h"
 #include "main/folder.h"
@@ -37,6 +38,7 @@ extern char **environ;
 
 #define MEMBERS_MAX 65
 #define ARGS_MAX 512
+#define NODE_BYTES_MAX 100
 #define PROBE_MS 50
 #define STOP_MS 10000 /* for the coordinator, when the workers have gone */
 #define KILL_MS 3000  /* after the second signal */
@@ -49,6 +51,7 @@ struct up {
     const char *listen;
     const char *store;
     const char *data;
+    const char *node;
     uint32_t slots;
     struct member members[MEMBERS_MAX]; /* [0] is the coordinator */
     uint32_t n_members;
@@ -66,21 +69,38 @@ struct up {
 
 /* ---- addresses ---- */
 
-/* A port that is free now. The coordinator keeps it over its restarts, so it cannot be left to choose. */
-static enum err free_port(uint16_t *out, struct error *e)
+/*
+ * Binds a socket to the address for a moment. Says which port it got: for port 0 one that is free now, which the
+ * coordinator then keeps over its restarts. A port that is taken is found here, before anything is started: workers would
+ * join whoever has it.
+ */
+static enum err try_to_bind(const char *host, const char *port, uint16_t *out_port, struct error *e)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    bool good = fd >= 0 && bind(fd, (struct sockaddr *)&address, n) == 0 &&
-                getsockname(fd, (struct sockaddr *)&address, &n) == 0;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    struct sockaddr_storage bound = {0};
+    socklen_t n = sizeof bound;
+    int on = 1;
+    int problem = getaddrinfo(host, port, &hints, &found);
+    if (problem != 0) {
+        return error_set(e, ERR_INVALID, "cannot listen on %s: %s", host, gai_strerror(problem));
+    }
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool good = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0 &&
+                getsockname(fd, (struct sockaddr *)&bound, &n) == 0;
+    int error = errno;
     if (fd >= 0) {
         close(fd);
     }
+    freeaddrinfo(found);
     if (!good) {
-        return error_set(e, ERR_UNAVAILABLE, "cannot find a free port: %s", strerror(errno));
+        error_set(e, ERR_UNAVAILABLE, "cannot listen on %s:%s: %s", host, port, strerror(error));
+        error_hint(e, "choose another address with --listen, or stop what listens there");
+        return ERR_UNAVAILABLE;
     }
-    *out = ntohs(address.sin_port);
+    /* The port is at the same place in the addresses of both families. */
+    *out_port = ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port);
     return ERR_OK;
 }
 
@@ -91,19 +111,17 @@ static enum err choose_addresses(struct up *up, struct error *e)
     const char *colon = strrchr(listen, ':');
     char *host = arena_copy(arena, listen, (size_t)(colon - listen) + 1);
     host[colon - listen] = '\0';
-    const char *port = colon + 1;
-    if (strcmp(port, "0") == 0) {
-        uint16_t chosen = 0;
-        enum err err = free_port(&chosen, e);
-        if (err != ERR_OK) {
-            return err;
-        }
-        port = arena_format(arena, "%u", (unsigned)chosen);
+    char *bare = arena_strdup(arena, host[0] == '[' ? host + 1 : host);
+    bare[strcspn(bare, "]")] = '\0';
+    uint16_t port = 0;
+    enum err err = try_to_bind(bare, colon + 1, &port, e);
+    if (err != ERR_OK) {
+        return err;
     }
     bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "[::]") == 0;
     const char *own = strcmp(host, "[::]") == 0 ? "[::1]" : "127.0.0.1";
-    up->listen = arena_format(arena, "%s:%s", host, port);
-    up->address = arena_format(arena, "%s:%s", is_any ? own : host, port);
+    up->listen = arena_format(arena, "%s:%u", host, (unsigned)port);
+    up->address = arena_format(arena, "%s:%u", is_any ? own : host, (unsigned)port);
     return ERR_OK;
 }
 
@@ -182,19 +200,48 @@ static void plan_coordinator(struct up *up)
     member_init(&up->members[up->n_members++], "coordinator", args.argv, environment_with(&up->cli->arena, up->store));
 }
 
+/*
+ * The name of this node, which the names of its workers begin with. It lies in the data folder, so that two nodes on one
+ * machine have different names, and one node always the same.
+ */
+static enum err find_node(struct up *up, struct error *e)
+{
+    struct cli *cli = up->cli;
+    const char *path = arena_format(&cli->arena, "%s/node", up->data);
+    const char *text = NULL;
+    size_t n = 0;
+    if (access(path, F_OK) != 0) {
+        char host[48] = "";
+        char suffix[5];
+        if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') {
+            snprintf(host, sizeof host, "local");
+        }
+        host[strcspn(host, ".")] = '\0';
+        random_hex(suffix, sizeof suffix - 1);
+        FILE *file = fopen(path, "we");
+        if (file == NULL || fprintf(file, "%s-%s\n", host, suffix) < 0 || fclose(file) != 0) {
+            return error_set(e, ERR_INVALID, "cannot write %s: %s", path, strerror(errno));
+        }
+    }
+    enum err err = cli_read_file(cli, path, NODE_BYTES_MAX, &text, &n, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    char *node = arena_strdup(&cli->arena, text);
+    node[strcspn(node, "\r\n")] = '\0';
+    for (char *p = node; *p != '\0'; p++) {
+        bool good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9');
+        *p = good ? *p : '-';
+    }
+    up->node = node[0] != '\0' ? node : "local";
+    return ERR_OK;
+}
+
 static void plan_worker(struct up *up, uint32_t number, char *const *environment)
 {
     struct arena *arena = &up->cli->arena;
     struct arguments args = begin(up, "worker");
-    char host[60] = "";
-    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') {
-        snprintf(host, sizeof host, "local");
-    }
-    for (char *p = host; *p != '\0'; p++) {
-        bool good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '.';
-        *p = good ? *p : '-';
-    }
-    const char *id = arena_format(arena, "%s-%u", host, number);
+    const char *id = arena_format(arena, "%s-%u", up->node, number);
     const char *colon = strrchr(up->listen, ':');
     add_option(&args, "--join", up->address);
     add_option(&args, "--id", id);
@@ -219,6 +266,8 @@ static void plan(struct up *up)
     }
     for (uint32_t i = 0; i < up->n_members; i++) {
         up->members[i].is_prefixed = is_prefixed;
+        /* After a crash of this process the folder must be free for the next one at once; nothing is lost by it. */
+        up->members[i].death_signal = SIGKILL;
     }
 }
 
@@ -343,10 +392,10 @@ static void on_stop_signal(struct up *up)
     if (up->phase < UP_DRAINING) {
         log_info("stop", "stopping: workers finish what they run; a second Ctrl-C does not wait for that");
         begin_to_stop(up);
-    } else if (up->phase < UP_KILLING) {
+    } else if (up->phase == UP_DRAINING) {
         log_info("stop", "ending everything now");
         enter(up, UP_KILLING, KILL_MS);
-        signal_from(up, 0, SIGTERM);
+        signal_from(up, 1, SIGTERM);
     } else {
         signal_from(up, 0, SIGKILL);
     }
@@ -409,12 +458,12 @@ static void move_on(struct up *up)
         up->was_ready = true;
         print_ready(up);
     }
-    if (up->phase == UP_DRAINING && running(up, 1) == 0) {
+    if ((up->phase == UP_DRAINING || up->phase == UP_KILLING) && running(up, 1) == 0) {
         enter(up, UP_STOPPING, STOP_MS);
         member_signal(&up->members[0], SIGTERM);
     }
     if (up->deadline_ms > 0 && now_ms >= up->deadline_ms) {
-        enter(up, UP_KILLING, KILL_MS);
+        up->deadline_ms = now_ms + KILL_MS;
         signal_from(up, 0, SIGKILL);
     }
     restart_due(up);
@@ -481,6 +530,9 @@ static enum err prepare(struct up *up, struct error *e)
     enum err err = folder_make(up->data, e);
     if (err == ERR_OK) {
         err = folder_lock(up->data, e);
+    }
+    if (err == ERR_OK) {
+        err = find_node(up, e);
     }
     if (err == ERR_OK) {
         err = choose_addresses(up, e);

@@ -267,10 +267,8 @@ static void *take_signals(void *context)
         }
         count++;
         if (count == 1) {
-            log_info("drain", "leaving: no new tasks, what runs may finish; a second signal stops it");
             worker_drain(ending->worker);
         } else if (count == 2) {
-            log_info("stop", "stopping what runs");
             worker_stop_now(ending->worker);
         } else {
             _exit(EXIT_JOB_FAILED);

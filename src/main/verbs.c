@@ -64,10 +64,10 @@ static const struct option store_options[] = {
 
 static const struct option bench_options[] = {
     {"tasks", 0, false, OPTION_NUMBER, "N", NULL, 1, 10000000, "how many; else 50000 for tasks, 200 for latency"},
-    {"batch", 0, false, OPTION_NUMBER, "N", "500", 1, 100000, "tasks: tasks of one job"},
+    {"batch", 0, false, OPTION_NUMBER, "N", "1000", 1, 100000, "tasks: tasks of one job"},
     {"clients", 0, false, OPTION_NUMBER, "N", "4", 1, 256, "tasks: threads that submit"},
     {"workers", 0, false, OPTION_NUMBER, "N", "2", 1, WORKERS_MAX, "workers of the private cluster"},
-    {"slots", 0, false, OPTION_NUMBER, "N", "4", 1, SLOTS_MAX, "of each of its workers"},
+    {"slots", 0, false, OPTION_NUMBER, "N", "256", 1, SLOTS_MAX, "of each of its workers"},
     {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0, "its store; else SQLite in a temporary folder"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of its coordinator"},
     {"keep", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "keep its folder"},

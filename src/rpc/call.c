@@ -387,9 +387,9 @@ static void on_gone(void *owner, bool ok)
 static void on_sent(void *owner, bool ok)
 {
     struct rpc_call *call = owner;
+    pthread_mutex_lock(&call->lock);
     grpc_byte_buffer_destroy(call->outgoing);
     call->outgoing = NULL;
-    pthread_mutex_lock(&call->lock);
     call->pending--;
     call->sending = false;
     if (call->ended) { /* there is an ending to be sent, by us unless its thread is about to look */

@@ -402,3 +402,33 @@ enum err codec_read_spec(const char *text, struct arena *arena, const struct sta
 {
     return text == NULL ? damaged(e, "stage") : read_with(text, "stage", read_spec, arena, out, e);
 }
+
+enum err codec_recall_spec(struct spec_memo *memo, const char *text, size_t n, const struct stage_spec **out,
+                           struct error *e)
+{
+    if (text != NULL && memo->text != NULL && memo->n == n && memcmp(memo->text, text, n) == 0) {
+        *out = memo->spec;
+        return ERR_OK;
+    }
+    memo->text = NULL;
+    arena_reset(&memo->arena);
+    char *copy = NULL;
+    if (text != NULL) {
+        copy = arena_alloc(&memo->arena, n + 1);
+        memcpy(copy, text, n);
+        copy[n] = '\0';
+    }
+    enum err err = codec_read_spec(copy, &memo->arena, &memo->spec, e);
+    if (err == ERR_OK) {
+        memo->text = copy;
+        memo->n = n;
+        *out = memo->spec;
+    }
+    return err;
+}
+
+void spec_memo_deinit(struct spec_memo *memo)
+{
+    arena_deinit(&memo->arena);
+    *memo = (struct spec_memo){0};
+}

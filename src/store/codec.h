@@ -29,6 +29,22 @@ const char *codec_spec(const struct stage_spec *spec, struct arena *arena);
 MUST_USE enum err codec_read_spec(const char *text, struct arena *arena, const struct stage_spec **out,
                                   struct error *e);
 
+/*
+ * The last spec that was read, because the next one is most often the same: a load of a million small jobs would parse the
+ * same text a million times. What it yields lives until another one is read. Zero-initialised is empty.
+ */
+struct spec_memo {
+    struct arena arena;
+    const char *text; /* NULL: nothing */
+    size_t n;
+    const struct stage_spec *spec;
+};
+
+/* As codec_read_spec, for a text of `n` bytes; NULL: nothing. */
+MUST_USE enum err codec_recall_spec(struct spec_memo *memo, const char *text, size_t n, const struct stage_spec **out,
+                                    struct error *e);
+void spec_memo_deinit(struct spec_memo *memo);
+
 /* Only the placement part of a requirement, as a tree would give it. */
 const char *codec_placement(const struct requirement *need, struct arena *arena);
 

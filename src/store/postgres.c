@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/migration.h"
 #include "store/postgres_internal.h"
@@ -110,20 +110,13 @@ enum err postgres__failed(struct postgres *pg, const PGresult *result, struct er
 
 /* ---- waiting ---- */
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits until the socket is ready. False if it is not within silence_ms. */
 static bool wait_socket(struct postgres *pg, short events)
 {
-    int64_t deadline_ms = monotonic_ms() + pg->silence_ms;
+    int64_t deadline_ms = clock_mono_ms() + pg->silence_ms;
     struct pollfd socket = {.fd = PQsocket(pg->conn), .events = events};
     for (;;) {
-        int64_t left_ms = deadline_ms - monotonic_ms();
+        int64_t left_ms = deadline_ms - clock_mono_ms();
         int rc = left_ms <= 0 ? 0 : poll(&socket, 1, (int)left_ms);
         if (rc >= 0 || errno != EINTR) {
             return rc > 0;
@@ -169,6 +162,7 @@ void postgres__disconnect(struct postgres *pg)
     pg->is_schema_checked = false;
     pg->is_prepared = false;
     pg->is_listening = false;
+    memset(pg->knows, 0, sizeof pg->knows);
 }
 
 /* libpq would print what a server says in passing. All that matters comes back as an error, too. */
@@ -388,11 +382,36 @@ enum err postgres__script(struct postgres *pg, const char *sql, struct error *e)
     return err;
 }
 
-enum err postgres__ask(struct postgres *pg, const char *sql, const struct postgres_params *params, PGresult **out,
-                       struct error *e)
+static enum err prepare_question(struct postgres *pg, const char *name, const char *sql,
+                                 const struct postgres_params *params, struct error *e)
 {
+    PGresult *result = NULL;
+    enum err err = PQsendPrepare(pg->conn, name, sql, params->n, params->types) == 0 ? postgres__lost(pg, e)
+                                                                                     : collect(pg, &result, e);
+    PQclear(result);
+    return err;
+}
+
+enum err postgres__ask(struct postgres *pg, enum postgres_question question, const char *sql,
+                       const struct postgres_params *params, PGresult **out, struct error *e)
+{
+    static const char *const names[ASK_ONCE] = {"ask0", "ask1", "ask2", "ask3", "ask4", "ask5"};
     enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
-    return err != ERR_OK ? err : postgres__query(pg, sql, params, out, e);
+    if (err != ERR_OK || question == ASK_ONCE) {
+        return err != ERR_OK ? err : postgres__query(pg, sql, params, out, e);
+    }
+    if (!pg->knows[question]) {
+        err = prepare_question(pg, names[question], sql, params, e);
+        pg->knows[question] = err == ERR_OK;
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (PQsendQueryPrepared(pg->conn, names[question], params->n, params->values, params->lengths, params->formats,
+                            1) == 0) {
+        return postgres__lost(pg, e);
+    }
+    return collect(pg, out, e);
 }
 
 /* Throws away the rest of what a statement gives. */
@@ -568,6 +587,7 @@ static void close_store(struct store *store)
     postgres__batch_deinit(&pg->batch);
     arena_deinit(&pg->arena);
     wake_deinit(&pg->wake);
+    spec_memo_deinit(&pg->memo);
     mem_free(pg->url);
     mem_free(pg);
 }

@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/map.h"
+#include "store/codec.h"
 #include "store/engine.h"
 #include "store/table.h"
 #include "store/wake.h"
@@ -112,16 +113,29 @@ void postgres__batch_deinit(struct postgres_batch *b);
 
 /* ---- the connection (postgres.c) ---- */
 
+/* Statements that are asked so often that each connection prepares them when it first needs them. */
+enum postgres_question {
+    ASK_PAYLOAD,
+    ASK_PAYLOADS,
+    ASK_RESULTS,
+    ASK_TASK_RESULTS,
+    ASK_KNOWN_JOBS,
+    ASK_FIND_KEY,
+    ASK_ONCE, /* not one of these */
+};
+
 struct postgres {
     struct store store;
     char *url;
     PGconn *conn; /* NULL: not connected */
     int64_t silence_ms;
     bool is_schema_checked;
-    bool is_prepared;  /* the statements of commits */
-    bool wants_news;   /* store_listen was called */
-    bool is_listening; /* and this connection knows */
+    bool is_prepared;     /* the statements of commits */
+    bool knows[ASK_ONCE]; /* questions that are prepared */
+    bool wants_news;      /* store_listen was called */
+    bool is_listening;    /* and this connection knows */
     struct wake wake;
+    struct spec_memo memo;
     struct arena arena; /* of the call under way */
     struct postgres_arrays arrays;
     struct postgres_batch batch;
@@ -172,9 +186,9 @@ MUST_USE enum err postgres__script(struct postgres *pg, const char *sql, struct 
 /* Ends a transaction: commits if `err` is ERR_OK, else rolls back and returns `err`. */
 MUST_USE enum err postgres__end(struct postgres *pg, enum err err, struct error *e);
 
-/* Begins a call and runs one statement. */
-MUST_USE enum err postgres__ask(struct postgres *pg, const char *sql, const struct postgres_params *params,
-                                PGresult **out, struct error *e);
+/* Begins a call and runs one statement, which must always be the same for the same question. */
+MUST_USE enum err postgres__ask(struct postgres *pg, enum postgres_question question, const char *sql,
+                                const struct postgres_params *params, PGresult **out, struct error *e);
 
 /* Sends rows to COPY ... FROM STDIN (FORMAT binary): the whole stream in pieces, then its end. */
 MUST_USE enum err postgres__copy_in_start(struct postgres *pg, const char *sql, struct error *e);

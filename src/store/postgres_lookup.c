@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "store/postgres_internal.h"
 
 static struct value int_value(int64_t number)
@@ -49,7 +50,8 @@ static void put_key(struct postgres *pg, struct value key)
 }
 
 /* Asks with the job's id, if there is one, the keys and their places as parameters. */
-static enum err ask_keys(struct postgres *pg, const char *sql, const char *job_id, PGresult **out, struct error *e)
+static enum err ask_keys(struct postgres *pg, enum postgres_question question, const char *sql, const char *job_id,
+                         PGresult **out, struct error *e)
 {
     struct postgres_params params = {0};
     postgres__arrays_finish(&pg->arrays);
@@ -58,7 +60,7 @@ static enum err ask_keys(struct postgres *pg, const char *sql, const char *job_i
     if (job_id != NULL) {
         postgres__param_text(&params, job_id);
     }
-    return postgres__ask(pg, sql, &params, out, e);
+    return postgres__ask(pg, question, sql, &params, out, e);
 }
 
 #define KEYS(type) "(SELECT unnest($1::" type "[]) AS key, unnest($2::bigint[]) AS place) u"
@@ -74,7 +76,7 @@ enum err postgres__payloads(struct store *store, const char *job_id, const struc
     for (uint32_t i = 0; i < n; i++) {
         put_key(pg, (struct value){.type = VALUE_IS_BYTES, .bytes = &digests[i], .n = sizeof digests[i]});
     }
-    enum err err = ask_keys(pg, sql, job_id, &result, e);
+    enum err err = ask_keys(pg, ASK_PAYLOADS, sql, job_id, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -104,7 +106,7 @@ enum err postgres__known_jobs(struct store *store, const char *const *job_ids, u
     for (uint32_t i = 0; i < n; i++) {
         put_key(pg, (struct value){.type = VALUE_IS_TEXT, .bytes = job_ids[i], .n = strlen(job_ids[i])});
     }
-    enum err err = ask_keys(pg, sql, NULL, &result, e);
+    enum err err = ask_keys(pg, ASK_KNOWN_JOBS, sql, NULL, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -157,7 +159,7 @@ enum err postgres__results(struct store *store, const char *job_id, const uint32
     for (uint32_t i = 0; i < n; i++) {
         put_key(pg, int_value(stages[i]));
     }
-    enum err err = ask_keys(pg, sql, job_id, &result, e);
+    enum err err = ask_keys(pg, ASK_RESULTS, sql, job_id, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -192,7 +194,7 @@ enum err postgres__task_results(struct store *store, const char *job_id, int64_t
     postgres__param_text(&params, job_id);
     postgres__param_int(&params, after_stage);
     postgres__param_int(&params, limit);
-    enum err err = postgres__ask(postgres__of(store), sql, &params, &result, e);
+    enum err err = postgres__ask(postgres__of(store), ASK_TASK_RESULTS, sql, &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -255,7 +257,10 @@ enum err postgres__wait(struct store *store, int64_t timeout_ms, bool *out_woken
         return err;
     }
     bool woken = take_notifications(pg) || is_new;
-    if (!woken && wake_wait(&pg->wake, PQsocket(pg->conn), timeout_ms)) {
+    int64_t now_ms = clock_mono_ms();
+    int64_t deadline_ms = timeout_ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + timeout_ms;
+    /* What can be read may be something else, such as the last words of a server that stops. */
+    while (!woken && err == ERR_OK && wake_wait(&pg->wake, PQsocket(pg->conn), deadline_ms - clock_mono_ms())) {
         err = ensure_listening(pg, &is_new, e);
         woken = err == ERR_OK && (take_notifications(pg) || is_new);
     }
@@ -282,7 +287,7 @@ enum err postgres__summarize(struct store *store, struct store_summary *out, str
     PGresult *result = NULL;
     struct postgres_params params = {0};
     postgres__param_int(&params, STORE_SUMMARY_MAX);
-    enum err err = postgres__ask(postgres__of(store), sql, &params, &result, e);
+    enum err err = postgres__ask(postgres__of(store), ASK_ONCE, sql, &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }

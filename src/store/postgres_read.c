@@ -111,8 +111,9 @@ static enum err give_row(struct postgres *pg, struct message *message, const str
         if (!column_is_read(column)) {
             continue;
         }
-        enum err err = take_value(message, column_type(column), &value) ? table_set(row, column, value, &pg->arena, e)
-                                                                        : damaged(e);
+        enum err err = take_value(message, column_type(column), &value)
+                           ? table_set_from(row, column, value, &pg->arena, &pg->memo, e)
+                           : damaged(e);
         if (err != ERR_OK) {
             return err;
         }
@@ -149,8 +150,29 @@ static enum err stream(struct postgres *pg, const char *query, const struct tabl
     return err;
 }
 
-/* Whether the table has fewer pages than there are live jobs: then reading all of it is faster than looking each up. */
-static enum err should_scan(struct postgres *pg, const struct table *table, uint32_t n_jobs, bool *out, struct error *e)
+/*
+ * How to find the rows of live jobs in a table. With fewer rows than there are live jobs: take each row and look whether
+ * its job lives. With fewer pages than live jobs: read all of it beside all live jobs. Otherwise most of it is history: look
+ * up each live job.
+ */
+static const struct load_plan {
+    const char *settings;
+    const char *from; /* for the table's name */
+} by_row = {"SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = off; SET LOCAL enable_nestloop = on",
+            " FROM (SELECT * FROM capstan.%s OFFSET 0) t, "
+            "LATERAL (SELECT 1 FROM capstan.jobs x WHERE x.job_id = t.job_id AND x.state < 2 LIMIT 1) j"},
+  by_scan = {"SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_nestloop = off; "
+             "SET LOCAL work_mem = '256MB'",
+             " FROM capstan.%s t JOIN (SELECT job_id FROM capstan.jobs WHERE state < 2) j ON t.job_id = j.job_id"},
+  by_key = {"SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_nestloop = on",
+            " FROM (SELECT job_id FROM capstan.jobs WHERE state < 2 OFFSET 0) j, "
+            "LATERAL (SELECT * FROM capstan.%s x WHERE x.job_id = j.job_id OFFSET 0) t"};
+
+/* A page has no more rows than that: they have three texts and some numbers at the least. */
+#define ROWS_PER_PAGE 100
+
+static enum err choose_plan(struct postgres *pg, const struct table *table, uint32_t n_jobs,
+                            const struct load_plan **out, struct error *e)
 {
     PGresult *result = NULL;
     struct buf sql = {0};
@@ -158,7 +180,8 @@ static enum err should_scan(struct postgres *pg, const struct table *table, uint
     enum err err = postgres__query(pg, sql.data, NULL, &result, e);
     buf_deinit(&sql);
     if (err == ERR_OK) {
-        *out = postgres__int_at(result, 0, 0) < (int64_t)n_jobs;
+        int64_t n_pages = postgres__int_at(result, 0, 0);
+        *out = n_pages < (int64_t)n_jobs / ROWS_PER_PAGE ? &by_row : n_pages < (int64_t)n_jobs ? &by_scan : &by_key;
         PQclear(result);
     }
     return err;
@@ -167,28 +190,22 @@ static enum err should_scan(struct postgres *pg, const struct table *table, uint
 /* The rows of live jobs. */
 static enum err load_part(struct postgres *pg, enum row_kind kind, uint32_t n_jobs, struct sink *sink, struct error *e)
 {
-    static const char by_scan[] = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; "
-                                  "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '256MB'";
-    static const char by_key[] = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; "
-                                 "SET LOCAL enable_nestloop = on";
     const struct table *table = table_of(kind);
+    const struct load_plan *plan = &by_key;
     struct buf sql = {0};
-    bool scan;
-    enum err err = should_scan(pg, table, n_jobs, &scan, e);
+    enum err err = choose_plan(pg, table, n_jobs, &plan, e);
     if (err == ERR_OK) {
-        err = postgres__script(pg, scan ? by_scan : by_key, e);
+        err = postgres__script(pg, plan->settings, e);
     }
     if (err != ERR_OK) {
         return err;
     }
     buf_text(&sql, "SELECT ");
     postgres__write_columns(&sql, table, "t");
-    buf_format(&sql,
-               scan ? " FROM capstan.%s t JOIN (SELECT job_id FROM capstan.jobs WHERE state < 2) j "
-                      "ON t.job_id = j.job_id"
-                    : " FROM (SELECT job_id FROM capstan.jobs WHERE state < 2 OFFSET 0) j, "
-                      "LATERAL (SELECT * FROM capstan.%s x WHERE x.job_id = j.job_id OFFSET 0) t",
-               table->name);
+    const char *name = strstr(plan->from, "%s");
+    buf_append(&sql, plan->from, (size_t)(name - plan->from));
+    buf_text(&sql, table->name);
+    buf_text(&sql, name + strlen("%s"));
     err = stream(pg, sql.data, table, sink, e);
     buf_deinit(&sql);
     return err;
@@ -288,7 +305,7 @@ enum err postgres__find_key(struct store *store, const char *idempotency_key, in
     postgres__param_text(&params, idempotency_key);
     postgres__param_int(&params, not_before_ms);
     enum err err = postgres__ask(
-        postgres__of(store),
+        postgres__of(store), ASK_FIND_KEY,
         "SELECT job_id FROM capstan.jobs WHERE idempotency_key = $1 AND submitted_at_ms >= $2 AND kind >= 0 "
         "ORDER BY submitted_at_ms DESC LIMIT 1",
         &params, &result, e);
@@ -312,8 +329,8 @@ enum err postgres__payload(struct store *store, const char *job_id, const struct
     postgres__param_text(&params, job_id);
     postgres__param_bytes(&params, digest, sizeof *digest);
     enum err err =
-        postgres__ask(postgres__of(store), "SELECT bytes FROM capstan.payloads WHERE job_id = $1 AND digest = $2",
-                      &params, &result, e);
+        postgres__ask(postgres__of(store), ASK_PAYLOAD,
+                      "SELECT bytes FROM capstan.payloads WHERE job_id = $1 AND digest = $2", &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -331,7 +348,7 @@ enum err postgres__data_sets(struct store *store, struct arena *arena, const str
                              struct error *e)
 {
     PGresult *result = NULL;
-    enum err err = postgres__ask(postgres__of(store),
+    enum err err = postgres__ask(postgres__of(store), ASK_ONCE,
                                  "SELECT name, source, format FROM capstan.data_sets ORDER BY name", NULL, &result, e);
     if (err != ERR_OK) {
         return err;
@@ -358,8 +375,8 @@ enum err postgres__inbox(struct store *store, uint32_t limit, struct arena *aren
     struct postgres_params params = {0};
     postgres__param_int(&params, limit);
     enum err err = postgres__ask(
-        postgres__of(store), "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED",
-        &params, &result, e);
+        postgres__of(store), ASK_ONCE,
+        "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED", &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }

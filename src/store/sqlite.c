@@ -117,6 +117,7 @@ static void sqlite_close(struct store *store)
     sqlite3_close(s->db);
     sqlite__unlock(s); /* last: whoever gets it finds the database closed */
     wake_deinit(&s->wake);
+    spec_memo_deinit(&s->memo);
     arena_deinit(&s->arena);
     mem_free(s);
 }

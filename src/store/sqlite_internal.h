@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "store/codec.h"
 #include "store/engine.h"
 #include "store/table.h"
 #include "store/wake.h"
@@ -91,6 +92,7 @@ struct sqlite {
     struct store store;
     sqlite3 *db;
     struct wake wake;
+    struct spec_memo memo;
     bool is_listening;
     int lock_fd;                          /* of the lock file while this store leads; -1 */
     uint64_t epoch;                       /* in which it leads */

@@ -29,12 +29,15 @@ struct value sqlite__value(sqlite3_stmt *stmt, int at)
 }
 
 /* The current row of a statement that selects the columns of `table`. Resets the statement if it makes no sense. */
-static enum err read_row(sqlite3_stmt *stmt, const struct table *table, struct arena *arena, struct row **out,
-                         struct error *e)
+static enum err read_row(struct sqlite *s, sqlite3_stmt *stmt, const struct table *table, struct arena *arena,
+                         struct row **out, struct error *e)
 {
     struct row *row = table_row(table, arena);
     for (uint32_t i = 0; i < table->n_columns; i++) {
-        enum err err = table_set(row, &table->columns[i], sqlite__value(stmt, (int)i), arena, e);
+        if (!column_is_read(&table->columns[i])) {
+            continue;
+        }
+        enum err err = table_set_from(row, &table->columns[i], sqlite__value(stmt, (int)i), arena, &s->memo, e);
         if (err != ERR_OK) {
             sqlite3_reset(stmt);
             return err;
@@ -69,7 +72,7 @@ static enum err load_rows(struct loading *loading, enum sqlite_statement which, 
     }
     while (err == ERR_OK && (err = sqlite__next(s, stmt, &is_row, e)) == ERR_OK && is_row) {
         struct row *row = NULL;
-        err = read_row(stmt, s->tables[kind], &s->arena, &row, e);
+        err = read_row(s, stmt, s->tables[kind], &s->arena, &row, e);
         if (err == ERR_OK) {
             loading->fn(loading->context, row);
             loading->n_rows++;
@@ -283,7 +286,7 @@ static enum err read_page(struct sqlite *s, sqlite3_stmt *stmt, enum row_kind ki
             names = sqlite__append(arena, names, n, sizeof(const char *));
             names[n] = sqlite__text(stmt, (int)s->tables[kind]->n_columns, arena);
         }
-        err = read_row(stmt, s->tables[kind], arena, &row, e);
+        err = read_row(s, stmt, s->tables[kind], arena, &row, e);
         rows = sqlite__append(arena, rows, n, sizeof(const struct row *));
         rows[n++] = row;
     }

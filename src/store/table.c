@@ -391,3 +391,13 @@ enum err table_set(struct row *row, const struct column *column, struct value va
     return type == VALUE_IS_BYTES ? set_bytes(field, column, value, arena, e)
                                   : set_text(field, column, value, arena, e);
 }
+
+enum err table_set_from(struct row *row, const struct column *column, struct value value, struct arena *arena,
+                        struct spec_memo *memo, struct error *e)
+{
+    if (column->kind != COLUMN_SPEC || (value.type != VALUE_IS_TEXT && value.type != VALUE_IS_NULL)) {
+        return table_set(row, column, value, arena, e);
+    }
+    const struct stage_spec **field = (const struct stage_spec **)(void *)((char *)row + column->offset);
+    return codec_recall_spec(memo, value.type == VALUE_IS_NULL ? NULL : value.bytes, value.n, field, e);
+}

@@ -88,4 +88,9 @@ struct row *table_row(const struct table *table, struct arena *arena);
 MUST_USE enum err table_set(struct row *row, const struct column *column, struct value value, struct arena *arena,
                             struct error *e);
 
+/* The same, but a stage's spec comes from the memo and lives as long as that says. */
+struct spec_memo;
+MUST_USE enum err table_set_from(struct row *row, const struct column *column, struct value value, struct arena *arena,
+                                 struct spec_memo *memo, struct error *e);
+
 #endif

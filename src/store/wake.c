@@ -6,8 +6,9 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum err wake_init(struct wake *wake, struct error *e)
 {
@@ -30,17 +31,10 @@ void wake_up(const struct wake *wake)
     UNUSED(ignored);
 }
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 bool wake_wait(const struct wake *wake, int fd, int64_t timeout_ms)
 {
     struct pollfd fds[] = {{.fd = wake->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
-    int64_t now_ms = monotonic_ms();
+    int64_t now_ms = clock_mono_ms();
     int64_t deadline_ms = timeout_ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + timeout_ms;
     for (;;) {
         int64_t left_ms = deadline_ms - now_ms;
@@ -54,7 +48,7 @@ bool wake_wait(const struct wake *wake, int fd, int64_t timeout_ms)
         if (rc > 0) {
             return true;
         }
-        now_ms = monotonic_ms();
+        now_ms = clock_mono_ms();
         if (now_ms >= deadline_ms) {
             return false;
         }

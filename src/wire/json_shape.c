@@ -249,6 +249,18 @@ void wire_json_why(struct buf *out, const char *job_id, const struct pb_why_pend
     buf_text(out, "]}");
 }
 
+/* Events of a job as a whole name no attempt; those of its tasks without one are of other types. */
+static bool is_of_job(const struct pb_event *event)
+{
+    static const char *const types[] = {"created", "completed", "failed", "cancelled", "retried"};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        if (strcmp(event->type, types[i]) == 0) {
+            return event->ref != NULL && event->ref->attempt == 0;
+        }
+    }
+    return false;
+}
+
 void wire_json_event(struct buf *out, const struct pb_event *event)
 {
     buf_char(out, '{');
@@ -256,7 +268,7 @@ void wire_json_event(struct buf *out, const struct pb_event *event)
     put_time(out, "at_ms", event->at_ms);
     put_text(out, "type", event->type);
     put_text(out, "job_id", event->ref == NULL ? NULL : event->ref->query_id);
-    put_ref(out, event->ref);
+    put_ref(out, is_of_job(event) ? NULL : event->ref);
     put_text(out, "worker_id", event->worker_id);
     put_json(out, "details", event->details, event->details == NULL ? 0 : strlen(event->details));
     if (event->resync) {

@@ -42,7 +42,10 @@ void wire_json_job_state(struct buf *out, const char *job_id, Capstan__V1__Query
 /* {"job_id","reasons":[{"stage","task","attempt","reason","tasks"}...]} */
 void wire_json_why(struct buf *out, const char *job_id, const struct pb_why_pending_response *why);
 
-/* {"seq","at_ms","type","job_id","stage","task","attempt","worker_id","details"}; "resync":true only if it is. */
+/*
+ * {"seq","at_ms","type","job_id","stage","task","attempt","worker_id","details"}; "resync":true only if it is. An event of
+ * the job as a whole has null for stage, task and attempt, one of a node for the job, too.
+ */
 void wire_json_event(struct buf *out, const struct pb_event *event);
 
 /* {"worker_id","address","status","blacklisted",...} */

@@ -323,21 +323,6 @@ TEST(a_network_that_falls_silent_is_noticed_by_both_sides)
     loop_close(&loop);
 }
 
-TEST(a_quiet_client_stays_connected)
-{
-    struct loop loop;
-    loop_open(&loop);
-    struct buf out = {0};
-    /* Longer than ten pings of a client that pings as often as it may; the server must not take offence. */
-    for (int i = 0; i < 3; i++) {
-        struct rpc_request request = {.path = "/t/Hold", .timeout_ms = 300};
-        CHECK_ERR(rpc_unary(loop.channel, &request, &out, NULL, &loop.e), ERR_DEADLINE);
-        CHECK_ERR(loop_call(&loop, "/t/Echo", "x", 1, &out), ERR_OK);
-    }
-    buf_deinit(&out);
-    loop_close(&loop);
-}
-
 /* Descriptors of this process that a program started by it would inherit, beyond those that were there before. */
 static uint32_t count_inheritable(const bool *before, bool *seen)
 {

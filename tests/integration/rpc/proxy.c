@@ -78,7 +78,9 @@ static void step(struct proxy *proxy)
         fds[1 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i][0], .events = POLLIN};
         fds[2 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i][1], .events = POLLIN};
     }
-    if (poll(fds, (nfds_t)(1 + 2 * n_pairs), TICK_MS) <= 0) {
+    nfds_t n_fds = 1;
+    n_fds += 2 * (nfds_t)n_pairs;
+    if (poll(fds, n_fds, TICK_MS) <= 0) {
         return;
     }
     for (int i = n_pairs - 1; i >= 0; i--) {

@@ -312,3 +312,15 @@ TEST(a_stale_report_is_refused_and_its_result_is_not_kept)
     UNUSED(job);
     peer_deinit(&p);
 }
+
+TEST(an_escaped_template_loses_its_escape_in_a_task_without_parents)
+{
+    struct peer p;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    peer_submit(
+        &p,
+        "{\"tasks\":[{\"name\":\"a\",\"executor\":\"command\",\"inputs\":{\"argv\":[\"echo\",\"$${results.x}\"]}}]}");
+    CHECK_STR(peer_inputs(&p, peer_take(&p, "w1", "a")), "{\"argv\":[\"echo\",\"${results.x}\"]}");
+    peer_deinit(&p);
+}

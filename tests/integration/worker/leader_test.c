@@ -111,8 +111,7 @@ TEST(an_attempt_that_finishes_while_no_coordinator_is_there_is_named_and_reporte
     script_stop(stage.script);
     atomic_store(&stage.hands->gate, 1);
     CHECK(hands_wait_running(stage.hands, 0));
-    stage.script = script_start(address);
-    SCRIPT_SET(stage.script, hold_reports, true);
+    stage.script = script_start_holding(address);
     CHECK(script_wait(stage.script, names_task, 1));
     CHECK(script_wait(stage.script, has_final, 1));
     script_release_reports(stage.script);

@@ -233,7 +233,10 @@ static void on_get_task(void *context, struct rpc_call *call)
         fail_with(call, ERR_NOT_FOUND, "unknown worker: register first", NULL);
     } else if (s->poll_reason != NULL) {
         fail_with(call, ERR_STALE, s->poll_reason, NULL);
-    } else if ((get = read_request(call, PB_GET_TASK_REQUEST, &arena)) != NULL) {
+    } else if ((get = read_request(call, PB_GET_TASK_REQUEST, &arena)) != NULL && s->capacity_max > 0 &&
+               get->capacity > s->capacity_max) {
+        fail_with(call, ERR_EXHAUSTED, "the answer is too large", NULL);
+    } else if (get != NULL) {
         if (s->poll != NULL) {
             answer_poll(s, false);
         }
@@ -335,7 +338,7 @@ void script_release_reports(struct script *s)
 
 /* ---- start and stop ---- */
 
-struct script *script_start(const char *listen)
+static struct script *start(const char *listen, bool hold_reports)
 {
     static const struct rpc_method methods[] = {
         {"/capstan.v1.HeartbeatService/RegisterWorker", on_register},
@@ -356,6 +359,7 @@ struct script *script_start(const char *listen)
     s->orphan_ms = 60000;
     s->drain_ms = 20000;
     s->kill_grace_ms = 500;
+    s->hold_reports = hold_reports;
     struct rpc_server_options options = {.listen = listen == NULL ? "127.0.0.1:0" : listen,
                                          .methods = methods,
                                          .n_methods = ARRAY_LEN(methods),
@@ -370,6 +374,16 @@ struct script *script_start(const char *listen)
     ASSERT(err == ERR_OK);
     snprintf(s->address, sizeof s->address, "%s", rpc_server_address(s->server));
     return s;
+}
+
+struct script *script_start(const char *listen)
+{
+    return start(listen, false);
+}
+
+struct script *script_start_holding(const char *listen)
+{
+    return start(listen, true);
 }
 
 void script_stop(struct script *s)

@@ -79,7 +79,8 @@ struct script {
     bool drain;
     uint32_t outputs_needed;
     uint32_t beat_ms, lease_ms, orphan_ms, drain_ms, kill_grace_ms;
-    uint32_t give_max; /* tasks per answer; 0: as many as asked for */
+    uint32_t capacity_max; /* 0: none; polls that ask for more are refused with ERR_EXHAUSTED */
+    uint32_t give_max;     /* tasks per answer; 0: as many as asked for */
 
     /* What there is to give: the first `n_given` are gone. */
     struct script_task *tasks;
@@ -122,6 +123,8 @@ struct script {
 
 /* Listens at `listen` (NULL: any port of 127.0.0.1), with heartbeats every 100 ms and leases of 600 ms. */
 struct script *script_start(const char *listen);
+/* The same, with `hold_reports` from the first call on. */
+struct script *script_start_holding(const char *listen);
 /* Ends all calls and frees. NULL ok. */
 void script_stop(struct script *script);
 

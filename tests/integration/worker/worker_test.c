@@ -107,6 +107,21 @@ TEST(a_full_worker_keeps_a_poll_open_for_stop_orders_and_asks_again_when_a_slot_
     CHECK(script_wait(stage.script, has_open_poll, 1));
     script_add(stage.script, &(struct script_task){.task = 3, .executor = "block"});
     CHECK(hands_wait_running(stage.hands, 2));
+    CHECK(script_wait(stage.script, has_open_poll, 0));
+    script_order_stop(stage.script, 3, 1, false, false); /* the poll that is open learns nothing of it */
+    CHECK(hands_wait_reason(stage.hands, 3, STOP_CANCELED));
+    CHECK(script_wait(stage.script, has_open_poll, 1));
+    stage_clear(&stage);
+}
+
+TEST(a_worker_whose_answers_are_too_large_asks_for_fewer_tasks)
+{
+    struct stage stage = stage_set(0);
+    stage.script->capacity_max = 40;
+    stage_start(&stage, (struct worker_options){.slots = 256});
+    CHECK(script_wait(stage.script, has_open_poll_for, 20));
+    script_add_many(stage.script, "noop", 0, 100);
+    CHECK(script_wait(stage.script, has_final, 100));
     stage_clear(&stage);
 }
 

@@ -31,7 +31,7 @@ TEST(a_repaired_text_is_json)
 {
     struct buf buf = {0};
     exec__write_text(&buf, "\"\xff\n\0", 4);
-    CHECK_STR(buf.data, "\"\\\"\xef\xbf\xbd\\u000a\\u0000\"");
+    CHECK_STR(buf.data, "\"\\\"\xef\xbf\xbd\\n\\u0000\"");
     buf_deinit(&buf);
 }
 

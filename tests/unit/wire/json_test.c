@@ -96,7 +96,7 @@ TEST(a_list_of_jobs_says_where_to_go_on)
                "{\"jobs\":[{\"job_id\":\"j-1\",\"state\":\"running\",\"kind\":\"tree\",\"name\":\"night\\\"ly\","
                "\"submitted_at_ms\":1700000000000,\"started_at_ms\":1700000000001,\"finished_at_ms\":null,"
                "\"message\":null},{\"job_id\":\"j-2\",\"state\":\"failed\",\"kind\":\"query\",\"name\":null,"
-               "\"submitted_at_ms\":null,\"started_at_ms\":null,\"finished_at_ms\":5,\"message\":\"two\\u000alines\"}],"
+               "\"submitted_at_ms\":null,\"started_at_ms\":null,\"finished_at_ms\":5,\"message\":\"two\\nlines\"}],"
                "\"next\":\"j-2\"}");
 }
 
@@ -199,6 +199,18 @@ TEST(events_of_tasks_jobs_and_nodes_have_one_shape)
     check_json(
         &out, "{\"seq\":9,\"at_ms\":11,\"type\":\"failed\",\"job_id\":\"j-1\",\"stage\":null,\"task\":null,\"attempt\":"
               "null,\"worker_id\":\"w1\",\"details\":\"plain\",\"resync\":true}");
+    ref = ref_of("j-1", 0, 0, 0);
+    event.details = (char *)(uintptr_t) "";
+    event.resync = false;
+    wire_json_event(&out, &event); /* the job failed */
+    check_json(
+        &out, "{\"seq\":9,\"at_ms\":11,\"type\":\"failed\",\"job_id\":\"j-1\",\"stage\":null,\"task\":null,\"attempt\":"
+              "null,\"worker_id\":\"w1\",\"details\":null}");
+    event.type = (char *)(uintptr_t) "skipped";
+    wire_json_event(&out, &event); /* its first task never ran */
+    check_json(
+        &out, "{\"seq\":9,\"at_ms\":11,\"type\":\"skipped\",\"job_id\":\"j-1\",\"stage\":0,\"task\":0,\"attempt\":null,"
+              "\"worker_id\":\"w1\",\"details\":null}");
     event = (struct pb_event)CAPSTAN__V1__EVENT__INIT;
     event.type = (char *)(uintptr_t) "joined";
     wire_json_event(&out, &event);
@@ -268,9 +280,8 @@ TEST(an_error_has_code_message_detail_and_hint)
     error_set(&e, ERR_INVALID, "line one\nline \"two\"");
     error_hint(&e, "try again");
     wire_json_error(&out, &e, "more");
-    check_json(&out,
-               "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"line one\\u000aline \\\"two\\\"\",\"detail\":"
-               "\"more\",\"hint\":\"try again\"}}");
+    check_json(&out, "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"line one\\nline \\\"two\\\"\",\"detail\":"
+                     "\"more\",\"hint\":\"try again\"}}");
     e = (struct error){.code = ERR_NOT_FOUND};
     wire_json_error(&out, &e, NULL);
     check_json(

@@ -432,7 +432,7 @@ TEST(an_event_is_about_an_attempt_a_job_or_a_node)
     CHECK_UINT(m->ref->stage_id, 2);
     CHECK_UINT(m->ref->attempt, 4);
     CHECK_STR(m->worker_id, "w1");
-    CHECK_STR(m->details, "{\"message\":\"a \\\"b\\\"\\u000a\"}");
+    CHECK_STR(m->details, "{\"message\":\"a \\\"b\\\"\\n\"}");
     m = carried(&f, PB_EVENT, wire_event_row(&job, &f.arena));
     CHECK_STR(m->ref->query_id, "job");
     CHECK_UINT(m->ref->stage_id, 0);

@@ -85,8 +85,8 @@ TEST(a_text_that_is_one_template_becomes_the_value)
     check_text("\"${results.count.ok}\"", "true");
     check_text("\"${results.count.none}\"", "null");
     check_text("\"${results.count.rows[1]}\"", "null");
-    check_text("\"${results.count.rows[0].s}\"", "\"a\\\"b\\u000a\"");
-    check_text("\"${results.count.rows}\"", "[{\"n\":42,\"s\":\"a\\\"b\\u000a\"},null]");
+    check_text("\"${results.count.rows[0].s}\"", "\"a\\\"b\\n\"");
+    check_text("\"${results.count.rows}\"", "[{\"n\":42,\"s\":\"a\\\"b\\n\"},null]");
     check_text("\"${results.count.big}\"", "18446744073709551615");
     check_text("\"${results.count.list}\"", "[]");
     check_text("[{\"y\":[\"${results.count.rows[0].n}\"]}]", "[{\"y\":[42]}]");
@@ -104,8 +104,8 @@ TEST(inside_a_text_a_value_takes_its_text_form)
 {
     check_text("\"n=${results.count.rows[0].n}!\"", "\"n=42!\"");
     check_text("\"${results.count.ok}${results.count.none}\"", "\"truenull\"");
-    check_text("\"<${results.count.rows[0].s}>\"", "\"<a\\\"b\\u000a>\"");
-    check_text("\"j=${results.count.rows}\"", "\"j=[{\\\"n\\\":42,\\\"s\\\":\\\"a\\\\\\\"b\\\\u000a\\\"},null]\"");
+    check_text("\"<${results.count.rows[0].s}>\"", "\"<a\\\"b\\n>\"");
+    check_text("\"j=${results.count.rows}\"", "\"j=[{\\\"n\\\":42,\\\"s\\\":\\\"a\\\\\\\"b\\\\n\\\"},null]\"");
     check_text("\"$${results.count.ok}=${results.count.ok}\"", "\"${results.count.ok}=true\"");
 }
 

@@ -1,0 +1,121 @@
+/*
+ * duck.h - DuckDB behind a dozen functions; nobody else knows its header.
+ *
+ * The library is opened at the first use (duck_open), so that a process that never touches SQL does not pay for it. It is
+ * looked for in the file that CAPSTAN_DUCKDB names, and only there if that is set; else beside the program, in ../lib
+ * from there, and in the folder where `./dev setup` puts it for programs under build/.
+ *
+ * An instance is a database in memory with its own settings and threads; workers have one for fragments and a small one
+ * for planning. A connection runs one statement at a time.
+ *
+ * Ownership: what is opened is closed by its opener: results before their connection, connections before their instance.
+ * Arrow structs that are handed out belong to the receiver; a stream that is registered belongs to the connection.
+ * Threads: an instance may be used by several. A connection and its result belong to one thread at a time, except that
+ * duck_interrupt and duck_progress may be called from any thread as long as the connection is open. DuckDB calls a
+ * registered stream from threads of its own, one at a time.
+ */
+#ifndef CAPSTAN_DUCK_DUCK_H
+#define CAPSTAN_DUCK_DUCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "capstan/arrow.h"
+
+struct duck;
+struct duck_connection;
+struct duck_result;
+
+/* Zero or NULL leaves a setting as DuckDB has it. */
+struct duck_options {
+    uint64_t memory_bytes_max;
+    uint32_t threads;
+    const char *temp_folder;         /* where it spills to; NULL: it may not spill */
+    const char *disabled_optimizers; /* names with commas between; a name that DuckDB does not know is an error */
+};
+
+/*
+ * What every worker of a query must have alike, because hashes and states of aggregates depend on it: DuckDB's version
+ * and the architecture, such as "duckdb-v1.5.6-x86_64". Opens the library. The text lives for ever.
+ */
+MUST_USE enum err duck_engine(const char **out_engine, struct error *e);
+
+/* ERR_UNAVAILABLE if the library is missing; the hint says what to do. ERR_INVALID for a setting that DuckDB refuses. */
+MUST_USE enum err duck_open(const struct duck_options *options, struct duck **out, struct error *e);
+
+/* NULL is fine. */
+void duck_close(struct duck *duck);
+
+MUST_USE enum err duck_connect(struct duck *duck, struct duck_connection **out, struct error *e);
+
+/* NULL is fine. Registered streams that are still there are released. */
+void duck_disconnect(struct duck_connection *connection);
+
+/* Ends what the connection is running; it fails with ERR_CANCELED. Nothing happens if nothing runs. */
+void duck_interrupt(struct duck_connection *connection);
+
+/* How far the running statement is, 0 to 100; -1 while DuckDB does not know. */
+double duck_progress(struct duck_connection *connection);
+
+/*
+ * Runs SQL, which may be several statements, and drops the result. Errors, here and below: ERR_INVALID for what the
+ * user can mend (syntax, unknown names, casts, overflow), ERR_NOT_FOUND for a missing file, ERR_EXHAUSTED for memory or
+ * disk, ERR_CANCELED after duck_interrupt, ERR_INTERNAL else; the message is DuckDB's.
+ */
+MUST_USE enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e);
+
+/* A text of `n` bytes, which may contain NULs, and is followed by one. `bytes` NULL: SQL's NULL. */
+struct duck_text {
+    const char *bytes;
+    size_t n;
+};
+
+/* Called for each row. What it returns other than ERR_OK ends the query and is passed on. */
+typedef enum err duck_row_fn(void *context, const struct duck_text *values, uint32_t n, struct error *e);
+
+/*
+ * Runs one statement for a small result and hands out its rows as texts, which are valid during the call only. Columns
+ * must be VARCHAR, BOOLEAN, a whole number of up to 64 bits or DOUBLE; cast others. `args` are bound to $1, $2, … as
+ * VARCHAR.
+ */
+MUST_USE enum err duck_rows(struct duck_connection *connection, const char *sql, const struct duck_text *args,
+                            uint32_t n_args, duck_row_fn *row, void *context, struct error *e);
+
+/* Starts one statement whose result is read in pieces while DuckDB works. */
+MUST_USE enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out,
+                             struct error *e);
+
+/* NULL is fine. Ends the query if it still runs. */
+void duck_result_close(struct duck_result *result);
+
+/* The result's columns, as a struct: format "+s", a child per column. */
+MUST_USE enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e);
+
+/* The next rows, at most a few thousand. At the end, `out_array->release` is NULL. */
+MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_array, struct error *e);
+
+/*
+ * Makes a stream's rows a table called `name`, visible on this connection only; columns get the stream's names. Such a
+ * table can be read once. With `is_kept`, all rows are read now into a temporary table, which can be read often and
+ * spills; an error of the stream comes from here then. In both cases, the stream is the connection's from the call on,
+ * even if it fails: `stream->release` is NULL afterwards.
+ */
+MUST_USE enum err duck_register(struct duck_connection *connection, const char *name, struct ArrowArrayStream *stream,
+                                bool is_kept, struct error *e);
+
+/* Drops the table and releases its stream. Nothing happens if there is none. */
+void duck_unregister(struct duck_connection *connection, const char *name);
+
+/*
+ * Stand-ins, for planning: capstan_source('id') in SQL is a table with the columns of `from`, any FROM item that DuckDB
+ * can bind, and an estimated number of rows, but yields no rows. For sources that DuckDB cannot write into a plan. It is
+ * kept until duck_forget_sources. One connection of an instance at a time may use these.
+ */
+MUST_USE enum err duck_add_source(struct duck_connection *connection, const char *id, const char *from, uint64_t rows,
+                                  struct error *e);
+void duck_forget_sources(struct duck_connection *connection);
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * instance.c - instances and connections: settings, life and death, interrupts, and what DuckDB's errors mean here.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "duck/duck_internal.h"
+
+struct setting {
+    const char *name;
+    const char *value; /* NULL: leave it */
+};
+
+static enum err configure(duckdb_config config, const struct duck_options *options, struct error *e)
+{
+    char memory[32] = "";
+    char threads[16] = "";
+    (void)snprintf(memory, sizeof(memory), "%" PRIu64 "B", options->memory_bytes_max);
+    (void)snprintf(threads, sizeof(threads), "%" PRIu32, options->threads);
+    const struct setting settings[] = {
+        {"memory_limit", options->memory_bytes_max != 0 ? memory : NULL},
+        {"threads", options->threads != 0 ? threads : NULL},
+        /* An empty folder means: do not spill. DuckDB's default is a folder below the working directory. */
+        {"temp_directory", options->temp_folder != NULL ? options->temp_folder : ""},
+        {"disabled_optimizers", options->disabled_optimizers},
+        /* Otherwise HUGEINT, TIMETZ, BIT and others come out of Arrow as something else. */
+        {"arrow_lossless_conversion", "true"},
+        /* A query must not fetch code from the network. */
+        {"autoinstall_known_extensions", "false"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        if (settings[i].value != NULL &&
+            duck__api.set_config(config, settings[i].name, settings[i].value) != DuckDBSuccess) {
+            return error_set(e, ERR_INVALID, "DuckDB does not take '%s' for %s", settings[i].value, settings[i].name);
+        }
+    }
+    return ERR_OK;
+}
+
+enum err duck_open(const struct duck_options *options, struct duck **out, struct error *e)
+{
+    enum err err = duck__load(e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    duckdb_config config = NULL;
+    duckdb_database database = NULL;
+    char *text = NULL;
+    if (duck__api.create_config(&config) != DuckDBSuccess) {
+        err = error_set(e, ERR_INTERNAL, "DuckDB cannot be configured");
+        goto out;
+    }
+    err = configure(config, options, e);
+    if (err != ERR_OK) {
+        goto out;
+    }
+    if (duck__api.open_ext(NULL, &database, config, &text) != DuckDBSuccess) {
+        err = error_set(e, ERR_INVALID, "DuckDB does not start: %s", text != NULL ? text : "");
+        goto out;
+    }
+    struct duck *duck = mem_calloc(1, sizeof(*duck));
+    duck->database = database;
+    (void)pthread_mutex_init(&duck->mutex, NULL);
+    *out = duck;
+out:
+    duck__api.free(text);
+    duck__api.destroy_config(&config);
+    return err;
+}
+
+void duck_close(struct duck *duck)
+{
+    if (duck == NULL) {
+        return;
+    }
+    duck__api.close(&duck->database);
+    duck__free_sources(duck);
+    (void)pthread_mutex_destroy(&duck->mutex);
+    mem_free(duck);
+}
+
+enum err duck_connect(struct duck *duck, struct duck_connection **out, struct error *e)
+{
+    duckdb_connection connection = NULL;
+    if (duck__api.connect(duck->database, &connection) != DuckDBSuccess) {
+        return error_set(e, ERR_INTERNAL, "DuckDB gives no connection");
+    }
+    struct duck_connection *made = mem_calloc(1, sizeof(*made));
+    made->duck = duck;
+    made->connection = connection;
+    *out = made;
+    return ERR_OK;
+}
+
+void duck_disconnect(struct duck_connection *connection)
+{
+    if (connection == NULL) {
+        return;
+    }
+    while (connection->tables != NULL) {
+        duck_unregister(connection, connection->tables->name);
+    }
+    duck__api.disconnect(&connection->connection);
+    mem_free(connection);
+}
+
+void duck_interrupt(struct duck_connection *connection)
+{
+    duck__api.interrupt(connection->connection);
+}
+
+double duck_progress(struct duck_connection *connection)
+{
+    return duck__api.query_progress(connection->connection).percentage;
+}
+
+/* What DuckDB's kinds of errors, with which its messages start, are to us. All others are internal. */
+static const struct {
+    const char *prefix;
+    enum err err;
+} error_kinds[] = {
+    {"Parser Error", ERR_INVALID},
+    {"Syntax Error", ERR_INVALID},
+    {"Binder Error", ERR_INVALID},
+    {"Catalog Error", ERR_INVALID},
+    {"Conversion Error", ERR_INVALID},
+    {"Out of Range Error", ERR_INVALID},
+    {"Invalid Input Error", ERR_INVALID},
+    {"Invalid Error", ERR_INVALID},
+    {"Invalid type Error", ERR_INVALID},
+    {"Mismatch Type Error", ERR_INVALID},
+    {"Divide by Zero Error", ERR_INVALID},
+    {"Not implemented Error", ERR_INVALID},
+    {"Parameter Not Resolved Error", ERR_INVALID},
+    {"Parameter Not Allowed Error", ERR_INVALID},
+    {"Missing Extension Error", ERR_INVALID},
+    {"Extension Autoloading Error", ERR_INVALID},
+    {"Constraint Error", ERR_INVALID},
+    {"Permission Error", ERR_DENIED},
+    {"INTERRUPT Error", ERR_CANCELED},
+    {"Out of Memory Error", ERR_EXHAUSTED},
+};
+
+/* A missing file and a full disk are both errors of input and output; only the text tells them apart. */
+static const struct {
+    const char *part;
+    enum err err;
+} io_errors[] = {
+    {"No files found that match", ERR_NOT_FOUND},
+    {"No such file or directory", ERR_NOT_FOUND},
+    {"No space left on device", ERR_EXHAUSTED},
+    {"failed to offload data block", ERR_EXHAUSTED},
+};
+
+static enum err err_of(const char *text)
+{
+    for (size_t i = 0; i < ARRAY_LEN(error_kinds); i++) {
+        if (strncmp(text, error_kinds[i].prefix, strlen(error_kinds[i].prefix)) == 0) {
+            return error_kinds[i].err;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(io_errors); i++) {
+        if (strstr(text, io_errors[i].part) != NULL) {
+            return io_errors[i].err;
+        }
+    }
+    return ERR_INTERNAL;
+}
+
+enum err duck__fail(struct error *e, const char *text)
+{
+    if (text == NULL) {
+        return error_set(e, ERR_INTERNAL, "DuckDB failed and does not say why");
+    }
+    return error_set(e, err_of(text), "%s", text);
+}

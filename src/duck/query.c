@@ -1,0 +1,323 @@
+/*
+ * query.c - statements: run for their effect, for a few rows, or for a stream of Arrow arrays.
+ *
+ * Every statement is run as a streaming one, so that no result is ever held as a whole by DuckDB, and duck_rows needs no
+ * second way of reading.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "duck/duck_internal.h"
+
+struct duck_result {
+    duckdb_prepared_statement statement;
+    duckdb_result result;
+    bool has_result;
+    duckdb_arrow_options arrow;
+};
+
+enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
+{
+    duckdb_result result = {0};
+    enum err err = ERR_OK;
+    if (duck__api.query(connection->connection, sql, &result) != DuckDBSuccess) {
+        err = duck__fail(e, duck__api.result_error(&result));
+    }
+    duck__api.destroy_result(&result);
+    return err;
+}
+
+static enum err bind_args(duckdb_prepared_statement statement, const struct duck_text *args, uint32_t n_args,
+                          struct error *e)
+{
+    idx_t expected = duck__api.nparams(statement);
+    if (expected != n_args) {
+        return error_set(e, ERR_INVALID, "the statement has %" PRIu64 " parameters, but %" PRIu32 " are given",
+                         (uint64_t)expected, n_args);
+    }
+    for (uint32_t i = 0; i < n_args; i++) {
+        duckdb_state state = args[i].bytes == NULL
+                                 ? duck__api.bind_null(statement, i + 1)
+                                 : duck__api.bind_varchar_length(statement, i + 1, args[i].bytes, args[i].n);
+        if (state != DuckDBSuccess) {
+            return error_set(e, ERR_INVALID, "parameter %" PRIu32 " cannot be bound", i + 1);
+        }
+    }
+    return ERR_OK;
+}
+
+/* Prepares exactly one statement. */
+static enum err prepare(struct duck_connection *connection, const char *sql, duckdb_prepared_statement *out,
+                        struct error *e)
+{
+    duckdb_extracted_statements statements = NULL;
+    idx_t n = duck__api.extract_statements(connection->connection, sql, &statements);
+    enum err err = ERR_OK;
+    if (n == 0) {
+        const char *text = duck__api.extract_statements_error(statements);
+        err = text != NULL ? duck__fail(e, text) : error_set(e, ERR_INVALID, "there is no statement in the SQL");
+    } else if (n > 1) {
+        err = error_set(e, ERR_INVALID, "one statement is expected, not %" PRIu64, (uint64_t)n);
+    } else if (duck__api.prepare_extracted_statement(connection->connection, statements, 0, out) != DuckDBSuccess) {
+        err = duck__fail(e, duck__api.prepare_error(*out));
+    }
+    duck__api.destroy_extracted(&statements);
+    return err;
+}
+
+static enum err start(struct duck_connection *connection, const char *sql, const struct duck_text *args,
+                      uint32_t n_args, struct duck_result *result, struct error *e)
+{
+    duckdb_pending_result pending = NULL;
+    enum err err = prepare(connection, sql, &result->statement, e);
+    if (err == ERR_OK) {
+        err = bind_args(result->statement, args, n_args, e);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (duck__api.pending_prepared_streaming(result->statement, &pending) != DuckDBSuccess) {
+        err = duck__fail(e, duck__api.pending_error(pending));
+    } else {
+        result->has_result = true;
+        if (duck__api.execute_pending(pending, &result->result) != DuckDBSuccess) {
+            err = duck__fail(e, duck__api.result_error(&result->result));
+        }
+    }
+    duck__api.destroy_pending(&pending);
+    return err;
+}
+
+static void finish(struct duck_result *result)
+{
+    if (result->arrow != NULL) {
+        duck__api.destroy_arrow_options(&result->arrow);
+    }
+    if (result->has_result) {
+        duck__api.destroy_result(&result->result);
+    }
+    duck__api.destroy_prepare(&result->statement);
+}
+
+/* The next chunk; NULL at the end, and after an error, which is then in `e`. */
+static enum err fetch(struct duck_result *result, duckdb_data_chunk *out, struct error *e)
+{
+    duckdb_data_chunk chunk = duck__api.fetch_chunk(result->result);
+    if (chunk == NULL) {
+        const char *text = duck__api.result_error(&result->result);
+        if (text != NULL && text[0] != '\0') {
+            return duck__fail(e, text);
+        }
+    }
+    *out = chunk;
+    return ERR_OK;
+}
+
+/* Rows as texts. */
+
+typedef void cell_fn(struct arena *arena, void *data, idx_t row, struct duck_text *out);
+
+static void formatted(struct duck_text *out, const char *text)
+{
+    out->bytes = text;
+    out->n = strlen(text);
+}
+
+static void cell_varchar(struct arena *arena, void *data, idx_t row, struct duck_text *out)
+{
+    duckdb_string_t *string = (duckdb_string_t *)data + row;
+    out->n = duck__api.string_t_length(*string);
+    char *copy = arena_alloc(arena, out->n + 1); /* DuckDB's own has no NUL after it */
+    memcpy(copy, duck__api.string_t_data(string), out->n);
+    copy[out->n] = '\0';
+    out->bytes = copy;
+}
+
+static void cell_boolean(struct arena *arena, void *data, idx_t row, struct duck_text *out)
+{
+    UNUSED(arena);
+    formatted(out, ((bool *)data)[row] ? "true" : "false");
+}
+
+static void cell_double(struct arena *arena, void *data, idx_t row, struct duck_text *out)
+{
+    formatted(out, arena_format(arena, "%.17g", ((double *)data)[row]));
+}
+
+#define INTEGER_CELL(name, type, format, wide)                                                                         \
+    static void name(struct arena *arena, void *data, idx_t row, struct duck_text *out)                                \
+    {                                                                                                                  \
+        formatted(out, arena_format(arena, "%" format, (wide)((type *)data)[row]));                                    \
+    }
+INTEGER_CELL(cell_int8, int8_t, PRId64, int64_t)
+INTEGER_CELL(cell_int16, int16_t, PRId64, int64_t)
+INTEGER_CELL(cell_int32, int32_t, PRId64, int64_t)
+INTEGER_CELL(cell_int64, int64_t, PRId64, int64_t)
+INTEGER_CELL(cell_uint8, uint8_t, PRIu64, uint64_t)
+INTEGER_CELL(cell_uint16, uint16_t, PRIu64, uint64_t)
+INTEGER_CELL(cell_uint32, uint32_t, PRIu64, uint64_t)
+INTEGER_CELL(cell_uint64, uint64_t, PRIu64, uint64_t)
+
+static cell_fn *cell_of(duckdb_type type)
+{
+    static cell_fn *const cells[] = {
+        [DUCKDB_TYPE_VARCHAR] = cell_varchar,  [DUCKDB_TYPE_BOOLEAN] = cell_boolean,
+        [DUCKDB_TYPE_DOUBLE] = cell_double,    [DUCKDB_TYPE_TINYINT] = cell_int8,
+        [DUCKDB_TYPE_SMALLINT] = cell_int16,   [DUCKDB_TYPE_INTEGER] = cell_int32,
+        [DUCKDB_TYPE_BIGINT] = cell_int64,     [DUCKDB_TYPE_UTINYINT] = cell_uint8,
+        [DUCKDB_TYPE_USMALLINT] = cell_uint16, [DUCKDB_TYPE_UINTEGER] = cell_uint32,
+        [DUCKDB_TYPE_UBIGINT] = cell_uint64,
+    };
+    return (size_t)type < ARRAY_LEN(cells) ? cells[type] : NULL;
+}
+
+struct reader {
+    struct arena arena; /* of one row */
+    cell_fn **cells;
+    struct duck_text *values;
+    uint32_t n;
+    duck_row_fn *row;
+    void *context;
+};
+
+static enum err read_chunk(struct reader *reader, duckdb_data_chunk chunk, struct error *e)
+{
+    idx_t n_rows = duck__api.data_chunk_get_size(chunk);
+    for (idx_t row = 0; row < n_rows; row++) {
+        arena_reset(&reader->arena);
+        for (uint32_t i = 0; i < reader->n; i++) {
+            duckdb_vector vector = duck__api.data_chunk_get_vector(chunk, i);
+            uint64_t *validity = duck__api.vector_get_validity(vector);
+            reader->values[i] = (struct duck_text){0};
+            if (validity == NULL || duck__api.validity_row_is_valid(validity, row)) {
+                reader->cells[i](&reader->arena, duck__api.vector_get_data(vector), row, &reader->values[i]);
+            }
+        }
+        enum err err = reader->row(reader->context, reader->values, reader->n, e);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err read_all(struct reader *reader, struct duck_result *result, struct error *e)
+{
+    reader->n = (uint32_t)duck__api.column_count(&result->result);
+    reader->cells = mem_calloc(reader->n, sizeof(cell_fn *));
+    reader->values = mem_calloc(reader->n, sizeof(struct duck_text));
+    for (uint32_t i = 0; i < reader->n; i++) {
+        reader->cells[i] = cell_of(duck__api.column_type(&result->result, i));
+        if (reader->cells[i] == NULL) {
+            return error_set(e, ERR_INVALID, "column '%s' must be cast to VARCHAR",
+                             duck__api.column_name(&result->result, i));
+        }
+    }
+    for (;;) {
+        duckdb_data_chunk chunk = NULL;
+        enum err err = fetch(result, &chunk, e);
+        if (err != ERR_OK || chunk == NULL) {
+            return err;
+        }
+        err = read_chunk(reader, chunk, e);
+        duck__api.destroy_data_chunk(&chunk);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+}
+
+enum err duck_rows(struct duck_connection *connection, const char *sql, const struct duck_text *args, uint32_t n_args,
+                   duck_row_fn *row, void *context, struct error *e)
+{
+    struct duck_result result = {0};
+    struct reader reader = {.row = row, .context = context};
+    enum err err = start(connection, sql, args, n_args, &result, e);
+    if (err == ERR_OK) {
+        err = read_all(&reader, &result, e);
+    }
+    mem_free(reader.cells);
+    mem_free(reader.values);
+    arena_deinit(&reader.arena);
+    finish(&result);
+    return err;
+}
+
+/* Streams. */
+
+enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out, struct error *e)
+{
+    struct duck_result *result = mem_calloc(1, sizeof(*result));
+    enum err err = start(connection, sql, NULL, 0, result, e);
+    if (err != ERR_OK) {
+        duck_result_close(result);
+        return err;
+    }
+    result->arrow = duck__api.result_get_arrow_options(&result->result);
+    *out = result;
+    return ERR_OK;
+}
+
+void duck_result_close(struct duck_result *result)
+{
+    if (result == NULL) {
+        return;
+    }
+    finish(result);
+    mem_free(result);
+}
+
+/* Takes DuckDB's second form of an error, which may be none, and frees it. */
+static enum err take_error(duckdb_error_data data, struct error *e)
+{
+    enum err err = ERR_OK;
+    if (data != NULL && duck__api.error_data_has_error(data)) {
+        err = duck__fail(e, duck__api.error_data_message(data));
+    }
+    duck__api.destroy_error_data(&data);
+    return err;
+}
+
+enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
+{
+    idx_t n = duck__api.column_count(&result->result);
+    duckdb_logical_type *types = mem_calloc(n, sizeof(duckdb_logical_type));
+    const char **names = mem_calloc(n, sizeof(char *));
+    for (idx_t i = 0; i < n; i++) {
+        types[i] = duck__api.column_logical_type(&result->result, i);
+        names[i] = duck__api.column_name(&result->result, i);
+    }
+    struct ArrowSchema schema = {0};
+    enum err err = take_error(duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
+    if (err == ERR_OK) {
+        *out_schema = schema;
+    }
+    for (idx_t i = 0; i < n; i++) {
+        duck__api.destroy_logical_type(&types[i]);
+    }
+    mem_free(types);
+    mem_free(names);
+    return err;
+}
+
+enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_array, struct error *e)
+{
+    duckdb_data_chunk chunk = NULL;
+    enum err err = fetch(result, &chunk, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    struct ArrowArray array = {0};
+    if (chunk != NULL) {
+        err = take_error(duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
+        duck__api.destroy_data_chunk(&chunk);
+    }
+    if (err == ERR_OK) {
+        *out_array = array;
+    }
+    return err;
+}

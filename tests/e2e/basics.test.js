@@ -1,0 +1,201 @@
+// The way of a job through real processes, with a client and a worker that share no code with the server.
+import fs from 'node:fs';
+import path from 'node:path';
+import { assert, command, root, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+
+scenarioWithEachStore('end_to_end_task_execution', async (world, store) => {
+  const cluster = await world.cluster({ store, workers: 2 });
+  const { state, tasks, id } = await cluster.run([
+    command('extract', `echo '{"rows": [{"id": 7}, {"id": 8}]}'`),
+    command('sum', 'cat', { depends_on: ['extract'], inputs: { stdin: 'got ${results.extract.json.rows[1].id}' } }),
+    sleep('rest', 5, { depends_on: ['sum'] }),
+  ]);
+  assert.equal(state, 'succeeded');
+  assert.deepEqual(tasks.extract.result.json, { rows: [{ id: 7 }, { id: 8 }] });
+  assert.equal(tasks.sum.result.stdout, 'got 8');
+  assert.equal(tasks.rest.attempt, 1);
+  assert.deepEqual(Object.keys(await cluster.client.results(id)), ['extract', 'sum', 'rest']);
+  const types = (await cluster.events(id)).map(({ type }) => type);
+  assert.equal(types[0], 'created');
+  assert.equal(types.filter((type) => type === 'completed').length, 4, 'three tasks and the job');
+});
+
+scenarioWithEachStore('multiple_workers_same_tree', async (world, store) => {
+  const cluster = await world.cluster({ store, workers: 3, slots: 1 });
+  // Three that each wait for the other two can end only if they run at the same time, so on different workers.
+  const dir = world.folder('meeting');
+  const meet = (name) => command(name, `touch ${dir}/${name}; until [ $(ls ${dir} | wc -l) -eq 3 ]; do sleep 0.02; done`);
+  const { state, tasks } = await cluster.run([meet('a'), meet('b'), meet('c'), sleep('end', 1, { depends_on: ['a', 'b', 'c'] })]);
+  assert.equal(state, 'succeeded');
+  assert.deepEqual([tasks.a, tasks.b, tasks.c].map(({ worker }) => worker).sort(), ['w1', 'w2', 'w3']);
+});
+
+scenario('a worker and a client in JavaScript complete a job beside a worker in C', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const folder = path.join(root, 'examples/javascript');
+  const worker = world.start('worker.js', process.execPath, [
+    `${folder}/worker.js`, '--join', cluster.address, '--id', 'js1', '--operator', 'shout', '--capability', 'zone=a',
+  ]);
+  await worker.line(/registered as js1/);
+  const tree = world.file('tree.json', JSON.stringify({
+    name: 'mixed',
+    tasks: [
+      command('numbers', `echo '[1, 2, 3]'`),
+      { name: 'sum', executor: 'js', depends_on: ['numbers'], required_custom_ops: ['shout'],
+        inputs: { code: 'return { sum: inputs.list.reduce((a, b) => a + b) }', list: '${results.numbers.json}' } },
+      command('show', 'echo "the sum is $0"', { depends_on: ['sum'], inputs: { argv: ['echo', 'sum ${results.sum.sum}'] } }),
+    ],
+  }));
+  const client = world.start('client.js', process.execPath, [`${folder}/client.js`, tree, cluster.address]);
+  assert.deepEqual(await client.ended, { code: 0, signal: null }, client.log);
+  const results = JSON.parse(client.stdout);
+  assert.deepEqual(results.sum, { sum: 6 });
+  assert.equal(results.show.stdout, 'sum 6\n');
+  const [job] = (await cluster.json('jobs')).jobs;
+  const tasks = await cluster.tasks(job.job_id);
+  assert.equal(tasks.numbers.worker, 'w1');
+  assert.equal(tasks.sum.worker, 'js1');
+});
+
+scenario('the JavaScript worker drains at SIGTERM: it finishes its task, takes no other, and says goodbye', async (world) => {
+  const cluster = await world.cluster();
+  const worker = world.start('worker.js', process.execPath, [
+    path.join(root, 'examples/javascript/worker.js'), '--join', cluster.address, '--id', 'js1', '--slots', '1',
+  ]);
+  await worker.line(/registered/);
+  const dir = world.folder();
+  const code = `const fs = await import('node:fs'); while (!fs.existsSync('${dir}/go')) await new Promise((r) => setTimeout(r, 10)); return 'done'`;
+  const id = await cluster.submit([{ name: 'last', executor: 'js', inputs: { code } }, { name: 'next', executor: 'js', inputs: { code: 'return 1' }, depends_on: ['last'] }]);
+  await cluster.reaches(id, 'last', 'running');
+  worker.signal('SIGTERM');
+  await worker.line(/leaving/);
+  fs.writeFileSync(`${dir}/go`, '');
+  assert.deepEqual(await worker.ended, { code: 0, signal: null });
+  const tasks = await cluster.tasks(id);
+  assert.equal(tasks.last.state, 'succeeded');
+  assert.equal(tasks.last.result, 'done');
+  assert.equal(tasks.next.state, 'queued');
+});
+
+scenario('the JavaScript worker stops what is cancelled, times out, and reports errors that need no retry', async (world) => {
+  const cluster = await world.cluster({ settings: { retry_backoff_base_ms: 1 } });
+  await cluster.startJsWorker({ id: 'js1', slots: 4 });
+  const canceled = await cluster.submit([{ name: 'a', executor: 'sleep', inputs: { ms: 1000000 } }]);
+  await cluster.reaches(canceled, 'a', 'running');
+  const { state, tasks } = await cluster.run([
+    { name: 'slow', executor: 'sleep', inputs: { ms: 100000 }, timeout_ms: 50, retry: { max_attempts: 2 } },
+    { name: 'bad', executor: 'js', inputs: { code: 'return (' } },
+  ]);
+  assert.equal(state, 'failed');
+  assert.equal(tasks.slow.message, 'timed out after 50 ms');
+  assert.equal(tasks.slow.failures, 2);
+  assert.equal(tasks.bad.failures, 1);
+  assert.equal((await cluster.nodes()).js1.running_tasks, 1);
+  await cluster.client.cancel(canceled);
+  await until('its slot is free', async () => (await cluster.nodes()).js1.running_tasks === 0);
+});
+
+scenario('long_running_task_with_heartbeat', async (world) => {
+  // The task runs for four times as long as a silent worker would be trusted.
+  const settings = { heartbeat_interval_ms: 200, lease_ms: 800, worker_liveness_timeout_ms: 800, node_stale_ms: 800 };
+  const cluster = await world.cluster({ settings, workers: 2, slots: 1 });
+  const file = path.join(world.folder(), 'runs');
+  const { state, tasks } = await cluster.run([command('long', `echo run >>${file}; sleep 3.2; wc -l <${file}`)]);
+  assert.equal(state, 'succeeded');
+  assert.equal(tasks.long.attempt, 1);
+  assert.equal(tasks.long.failures, 0);
+  assert.equal(tasks.long.result.json, 1);
+  assert.deepEqual(Object.values(await cluster.nodes()).map(({ status }) => status), ['healthy', 'healthy']);
+});
+
+scenario('worker_failure_during_execution', async (world) => {
+  const settings = { heartbeat_interval_ms: 200, lease_ms: 1000, worker_liveness_timeout_ms: 1000, node_stale_ms: 1000, node_dead_ms: 2500, retry_backoff_base_ms: 10 };
+  const cluster = await world.cluster({ settings });
+  const victim = await cluster.startWorker({ id: 'victim', slots: 1 });
+  const file = path.join(world.folder(), 'runs');
+  const id = await cluster.submit([command('work', `echo x >>${file}; [ $(wc -l <${file}) -gt 1 ] || sleep 1000`)]);
+  await cluster.reaches(id, 'work', 'running');
+  const heir = await cluster.startWorker({ id: 'heir', slots: 1 });
+  await victim.kill();
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  const { work } = await cluster.tasks(id);
+  assert.equal(work.worker, heir.id);
+  assert.equal(work.attempt, 2);
+  assert.equal(work.failures, 1, 'the loss of a worker counts');
+  const types = (await cluster.events(id)).map(({ type }) => type);
+  assert.ok(types.includes('reassigned'), types.join());
+  await until('the victim is dead', async () => (await cluster.nodes()).victim?.status === 'dead');
+});
+
+scenarioWithEachStore('coordinator_failure_and_recovery', async (world, store) => {
+  const cluster = await world.cluster({ store, workers: 2, slots: 1, settings: { leader_ttl_ms: 1000 } });
+  const dir = world.folder();
+  const id = await cluster.submit([
+    command('early', `echo x >>${dir}/early`),
+    command('during', `echo x >>${dir}/during; until [ -e ${dir}/go ]; do sleep 0.02; done; echo '"went on"'`, { depends_on: ['early'] }),
+    command('late', `echo x >>${dir}/late; cat ${dir}/*`, { depends_on: ['during'] }),
+  ]);
+  await cluster.reaches(id, 'during', 'running');
+  await cluster.coordinator.kill();
+  const { stderr, code } = await cluster.cli(['job', id, '--timeout', '300ms']);
+  assert.equal(code, 3, stderr);
+  fs.writeFileSync(`${dir}/go`, '');
+  await cluster.startCoordinator();
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  const tasks = await cluster.tasks(id);
+  assert.deepEqual(Object.values(tasks).map(({ attempt }) => attempt), [1, 1, 1], 'nothing ran again');
+  assert.equal(tasks.during.result.json, 'went on');
+  assert.equal(tasks.late.result.stdout, 'x\nx\nx\n');
+});
+
+scenarioWithEachStore('concurrent_lease_acquisition', async (world, store) => {
+  // Raw polls of five workers, all waiting for the same task when it arrives.
+  const cluster = await world.cluster({ store });
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  for (const name of names) {
+    await cluster.client.call('RegisterWorker', { worker_id: name, incarnation: name, slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
+  }
+  for (let i = 0; i < 20; i++) {
+    const polls = names.map((name) =>
+      cluster.client.call('GetTask', { worker_id: name, incarnation: name, capacity: 1, wait_ms: 300 }),
+    );
+    const id = await cluster.submit([sleep('only', 1)]);
+    const answers = await Promise.all(polls);
+    const winners = answers.flatMap(({ tasks }, at) => tasks.map((task) => ({ task, name: names[at] })));
+    assert.equal(winners.length, 1, `round ${i}`);
+    const [{ task, name }] = winners;
+    assert.equal(task.query_id, id);
+    const { query_id, stage_id, task_id, attempt, lease_token } = task;
+    const report = (token) => cluster.client.call('ReportTaskStatus', {
+      worker_id: name, incarnation: name,
+      reports: [{ ref: { query_id, stage_id, task_id, attempt, lease_token: token }, state: 'TASK_STATE_SUCCEEDED', result_json: Buffer.from('1') }],
+    });
+    const forged = await report(Buffer.alloc(16, 7));
+    assert.equal(forged.outcomes[0].accepted, false);
+    assert.match(forged.outcomes[0].reason, /^stale attempt/);
+    assert.equal((await report(lease_token)).outcomes[0].accepted, true);
+    assert.equal((await report(lease_token)).outcomes[0].accepted, true, 'its answer might have been lost');
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+  }
+});
+
+scenario('capstan up starts everything, restarts a dead worker, and one signal stops it all', async (world) => {
+  const dir = world.folder();
+  const up = world.capstan('up', ['up', '--data', `${dir}/data`, '--listen', '127.0.0.1:0', '--workers', '2', '--no-auth', '--json']);
+  await up.line(/"ready":true/);
+  const { address } = JSON.parse(up.stdout.trim().split('\n')[0]);
+  const client = world.client(address);
+  const id = await client.submit({ tasks: [sleep('a', 1)] });
+  assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
+  const children = () => fs.readFileSync(`/proc/${up.pid}/task/${up.pid}/children`, 'utf8').trim().split(' ').map(Number);
+  const before = children();
+  assert.equal(before.length, 3, `a coordinator and two workers, not ${before}`);
+  const isWorker = (pid) => fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes('worker');
+  const victim = before.find(isWorker);
+  process.kill(victim, 'SIGKILL');
+  await until('it is replaced', () => children().length === 3 && !children().includes(victim));
+  await until('both are there', async () => (await client.call('ListNodes')).nodes.filter(({ status }) => status === 'healthy').length === 2);
+  up.signal('SIGINT');
+  assert.deepEqual(await up.ended, { code: 0, signal: null });
+  for (const pid of before) assert.ok(!fs.existsSync(`/proc/${pid}`), `${pid} is still there`);
+});

@@ -1,0 +1,153 @@
+/* Statements: texts, errors, interrupts and progress. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "duck/fixture.h"
+
+static const struct duck_options defaults = {.threads = 2};
+
+TEST(rows_come_as_texts)
+{
+    struct fixture f = fixture_open(&defaults);
+    CHECK_STR(
+        rows_of(&f, f.connection,
+                "SELECT 'a', 1::TINYINT, -2::BIGINT, 18446744073709551615::UBIGINT, true, 0.1::DOUBLE, NULL::VARCHAR "
+                "UNION ALL SELECT 'ß, a text of more than twelve bytes', NULL, 0, 0, false, 'nan', ''"),
+        "a,1,-2,18446744073709551615,true,0.10000000000000001,null;"
+        "ß, a text of more than twelve bytes,null,0,0,false,nan,");
+    CHECK_STR(rows_of(&f, f.connection, "SELECT count(*) FROM range(100000)"), "100000");
+    CHECK_STR(rows_of(&f, f.connection, "SELECT 1 WHERE false"), "");
+    fixture_close(&f);
+}
+
+static enum err keep_text(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    UNUSED(e);
+    CHECK_UINT(n, 1);
+    buf_append(context, values[0].bytes, values[0].n);
+    return ERR_OK;
+}
+
+TEST(arguments_may_contain_quotes_and_nuls)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct duck_text args[2] = {{.bytes = "a'\0b", .n = 4}, {0}};
+    struct error e = {0};
+    struct buf text = {0};
+    CHECK_ERR(
+        duck_rows(f.connection, "SELECT $1::VARCHAR || coalesce($2::VARCHAR, '!')", args, 2, keep_text, &text, &e),
+        ERR_OK);
+    CHECK_UINT(text.n, 5);
+    CHECK_MEM(text.data, "a'\0b!", 5);
+    CHECK_ERR(duck_rows(f.connection, "SELECT $1::VARCHAR", NULL, 0, keep_text, &text, &e), ERR_INVALID);
+    buf_deinit(&text);
+    fixture_close(&f);
+}
+
+static enum err refuse_row(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    UNUSED(context);
+    UNUSED(values);
+    UNUSED(n);
+    return error_set(e, ERR_EXHAUSTED, "enough");
+}
+
+TEST(a_row_that_is_refused_ends_the_query)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    CHECK_ERR(duck_rows(f.connection, "SELECT * FROM range(1000000000)", NULL, 0, refuse_row, NULL, &e), ERR_EXHAUSTED);
+    CHECK_STR(e.message, "enough");
+    CHECK_STR(rows_of(&f, f.connection, "SELECT 1"), "1");
+    fixture_close(&f);
+}
+
+TEST(errors_say_whose_fault_it_is)
+{
+    static const struct {
+        const char *sql;
+        enum err err;
+        const char *part;
+    } cases[] = {
+        {"SELEC 1", ERR_INVALID, "syntax error"},
+        {"SELECT * FROM nowhere", ERR_INVALID, "nowhere"},
+        {"SELECT nothing", ERR_INVALID, "nothing"},
+        {"SELECT 'x'::INTEGER", ERR_INVALID, "Could not convert"},
+        {"SELECT error('no luck')", ERR_INVALID, "no luck"},
+        {"SELECT CAST(range AS TINYINT) FROM range(1000)", ERR_INVALID, "range"},
+        {"SELECT * FROM 'no/such/file.parquet'", ERR_NOT_FOUND, "no/such/file.parquet"},
+        {"SELECT 1; SELECT 2", ERR_INVALID, "one statement"},
+        {"", ERR_INVALID, "no statement"},
+        {"SELECT DATE '2000-01-01'", ERR_INVALID, "cast to VARCHAR"},
+    };
+    struct fixture f = fixture_open(&defaults);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct error e = {0};
+        struct buf text = {0};
+        CHECK_ERR(duck_rows(f.connection, cases[i].sql, NULL, 0, keep_text, &text, &e), cases[i].err);
+        CHECK(strstr(e.message, cases[i].part) != NULL);
+        buf_deinit(&text);
+    }
+    fixture_close(&f);
+}
+
+TEST(memory_is_limited_and_spills_only_with_a_folder)
+{
+    struct duck_options small = {.threads = 1, .memory_bytes_max = 20000000};
+    struct fixture f = fixture_open(&small);
+    struct error e = {0};
+    CHECK_ERR(duck_run(f.connection, "CREATE TEMP TABLE t AS SELECT hash(range) h FROM range(10000000)", &e),
+              ERR_EXHAUSTED);
+    fixture_close(&f);
+}
+
+TEST(settings_that_do_not_exist_are_refused)
+{
+    struct duck *duck = NULL;
+    struct error e = {0};
+    struct duck_options options = {.disabled_optimizers = "no_such_optimizer"};
+    CHECK_ERR(duck_open(&options, &duck, &e), ERR_INVALID);
+    CHECK(duck == NULL);
+    CHECK(e.message[0] != '\0');
+}
+
+TEST(the_engine_is_named_by_version_and_architecture)
+{
+    const char *engine = NULL;
+    CHECK_ERR(duck_engine(&engine, NULL), ERR_OK);
+    CHECK(strncmp(engine, "duckdb-v", 8) == 0);
+    CHECK(strchr(engine + 8, '-') != NULL);
+}
+
+struct running {
+    struct duck_connection *connection;
+    atomic_bool is_done;
+    enum err err;
+};
+
+static void *run_for_long(void *context)
+{
+    struct running *running = context;
+    running->err = duck_run(running->connection, "SELECT count(*) FROM range(1000000000) a, range(1000000) b", NULL);
+    atomic_store(&running->is_done, true);
+    return NULL;
+}
+
+TEST(a_running_statement_can_be_interrupted_from_another_thread)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct running running = {.connection = f.connection};
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, run_for_long, &running), 0);
+    while (!atomic_load(&running.is_done)) { /* an interrupt before the statement has begun does nothing */
+        CHECK(duck_progress(f.connection) <= 100);
+        duck_interrupt(f.connection);
+        (void)sched_yield();
+    }
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_ERR(running.err, ERR_CANCELED);
+    CHECK_STR(rows_of(&f, f.connection, "SELECT 1"), "1");
+    fixture_close(&f);
+}
