@@ -297,7 +297,8 @@ static void multiply(struct bare *bare, const struct multiplication *m, enum row
                    ") SELECT i FROM s) s CROSS JOIN %s t",
                    n, table->name);
     } else {
-        buf_format(&sql, " FROM generate_series(0::bigint, %" PRIu64 ") s(i) CROSS JOIN %s%s t", n - 1, schema, table->name);
+        buf_format(&sql, " FROM generate_series(0::bigint, %" PRIu64 ") s(i) CROSS JOIN %s%s t", n - 1, schema,
+                   table->name);
     }
     buf_format(&sql, " WHERE t.job_id = '%s'", m->template_id);
     if (kind == ROW_EVENT) { /* two per task will do */
@@ -496,6 +497,19 @@ static int usage(const char *argument)
     return 2;
 }
 
+/* How busy the machine is, with this and everything else: runnable threads over the last minute. */
+static double load_average(void)
+{
+    char text[64] = "";
+    FILE *file = fopen("/proc/loadavg", "r");
+    if (file != NULL) {
+        char *line = fgets(text, sizeof text, file);
+        (void)line;
+        fclose(file);
+    }
+    return strtod(text, NULL);
+}
+
 static void print_conditions(void)
 {
     if (bench.json) {
@@ -537,11 +551,13 @@ int main(int argc, char **argv)
         }
     }
     make_folder();
+    print(load_average(), "load of the machine before", "load_before");
     for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
         if (wanted[k] || (!any && parts[k].is_default)) {
             parts[k].run();
         }
     }
+    print(load_average(), "and after", "load_after");
     print_conditions();
     return 0;
 }

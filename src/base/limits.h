@@ -151,6 +151,16 @@
 #define LIMIT_PAGE 1000
 #define LIMIT_NODES 100000
 
+/*
+ * Arrow data: types inside each other, fields of one schema with all that are inside them, bytes of one message without
+ * and with its buffers, rows of one batch.
+ */
+#define LIMIT_ARROW_DEPTH 64
+#define LIMIT_ARROW_FIELDS 100000
+#define LIMIT_ARROW_METADATA_BYTES (16 * 1024 * 1024)
+#define LIMIT_ARROW_MESSAGE_BYTES (4ULL * 1024 * 1024 * 1024)
+#define LIMIT_ARROW_ROWS 2147483647
+
 /* Rows, bytes and milliseconds that a worker counts: exact in every language's JSON, and every store holds them. */
 #define LIMIT_QUANTITY ((1ULL << 53) - 1)
 

@@ -121,6 +121,7 @@ static void on_role(void *context, bool leads, const char *why)
 static void on_durable(void *context, const struct row *rows)
 {
     struct service *service = context;
+    journal_durable(rows);
     watch_durable(service->watch, rows);
 }
 

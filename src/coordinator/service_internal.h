@@ -124,6 +124,9 @@ void watch_demoted(struct watch *watch);                         /* ends those t
 void watch_close(struct watch *watch);                           /* ends all streams */
 void watch_free(struct watch *watch);                            /* NULL ok */
 
+/* Logs what is worth a person's attention (journal.c). On the loop thread. */
+void journal_durable(const struct row *rows);
+
 /* The inbox (inbox.c). */
 struct inbox *inbox_start(struct service *service);
 void inbox_look(struct inbox *inbox); /* soon, without waiting to be woken */

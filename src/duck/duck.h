@@ -97,14 +97,21 @@ MUST_USE enum err duck_result_schema(struct duck_result *result, struct ArrowSch
 /* The next rows, at most a few thousand. At the end, `out_array->release` is NULL. */
 MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_array, struct error *e);
 
+/* How a stream becomes a table. */
+struct duck_input {
+    const char *name;
+    uint64_t rows; /* about how many to expect; 0: unknown */
+    bool is_kept;  /* all rows are read at once, into a temporary table that can be read often, and spills */
+};
+
 /*
- * Makes a stream's rows a table called `name`, visible on this connection only; columns get the stream's names. Such a
- * table can be read once. With `is_kept`, all rows are read now into a temporary table, which can be read often and
- * spills; an error of the stream comes from here then. In both cases, the stream is the connection's from the call on,
- * even if it fails: `stream->release` is NULL afterwards.
+ * Makes a stream's rows a table, visible on this connection only, with the stream's names for its columns. Unless it is
+ * kept, it can be read once; reading it a second time is an error. An error of the stream is an error of the query that
+ * reads it, or of this function if it is kept. The stream is the connection's from the call on, even if it fails:
+ * `stream->release` is NULL afterwards.
  */
-MUST_USE enum err duck_register(struct duck_connection *connection, const char *name, struct ArrowArrayStream *stream,
-                                bool is_kept, struct error *e);
+MUST_USE enum err duck_register(struct duck_connection *connection, const struct duck_input *input,
+                                struct ArrowArrayStream *stream, struct error *e);
 
 /* Drops the table and releases its stream. Nothing happens if there is none. */
 void duck_unregister(struct duck_connection *connection, const char *name);

@@ -9,6 +9,7 @@
 #include <duckdb.h>
 #include <pthread.h>
 
+#include "base/buf.h"
 #include "duck/duck.h"
 
 /* Every function of the library that we call, without its prefix. */
@@ -65,6 +66,23 @@
     X(error_data_has_error)                                                                                            \
     X(destroy_error_data)                                                                                              \
     X(arrow_scan)                                                                                                      \
+    X(schema_from_arrow)                                                                                               \
+    X(data_chunk_from_arrow)                                                                                           \
+    X(destroy_arrow_converted_schema)                                                                                  \
+    X(vector_reference_vector)                                                                                         \
+    X(vector_size)                                                                                                     \
+    X(prepared_statement_column_logical_type)                                                                          \
+    X(table_function_set_local_init)                                                                                   \
+    X(bind_set_bind_data)                                                                                              \
+    X(init_get_bind_data)                                                                                              \
+    X(init_get_column_count)                                                                                           \
+    X(init_get_column_index)                                                                                           \
+    X(init_set_error)                                                                                                  \
+    X(init_set_init_data)                                                                                              \
+    X(init_set_max_threads)                                                                                            \
+    X(function_get_bind_data)                                                                                          \
+    X(function_get_local_init_data)                                                                                    \
+    X(function_set_error)                                                                                              \
     X(create_table_function)                                                                                           \
     X(destroy_table_function)                                                                                          \
     X(table_function_set_name)                                                                                         \
@@ -97,32 +115,42 @@ extern struct duck_api duck__api;
 /* Opens the library, once per process. */
 MUST_USE enum err duck__load(struct error *e);
 
+struct duck_source;
+struct duck_table;
+
 struct duck {
     duckdb_database database;
-    pthread_mutex_t mutex; /* guards what follows */
-    struct duck_source *sources;
-    uint64_t n_registered; /* counts streams, for their names */
-    bool has_stand_ins;    /* the table function is there */
-};
-
-/* A registered stream: a view of DuckDB's own making, and a temporary view with the name that was asked for. */
-struct duck_table {
-    char *name;
-    char *view; /* the one in the instance's catalog; NULL for a table that is kept */
-    struct ArrowArrayStream stream;
-    struct duck_table *next;
+    pthread_mutex_t mutex;       /* guards what follows */
+    struct duck_source *sources; /* stand-ins */
+    struct duck_table *streams;  /* of all connections */
+    uint64_t n_registered;       /* counts streams, for their ids */
+    bool has_sources;            /* the table function capstan_source is there */
+    bool has_streams;            /* and capstan_stream */
 };
 
 struct duck_connection {
     struct duck *duck;
     duckdb_connection connection;
-    struct duck_table *tables;
+    struct duck_table *tables; /* what is registered */
 };
 
 /* Sets `e` to what DuckDB says went wrong. `text` may be NULL. */
 enum err duck__fail(struct error *e, const char *text);
 
+/* Takes DuckDB's other form of an error, which may be none, and frees it. */
+MUST_USE enum err duck__take_error(duckdb_error_data data, struct error *e);
+
+/* A table function with one VARCHAR parameter and projection pushdown; `duck` is its extra info. */
+duckdb_table_function duck__new_function(struct duck *duck, const char *name, duckdb_table_function_bind_t bind,
+                                         duckdb_table_function_init_t init, duckdb_table_function_t function);
+
+/* Appends a name in double quotes. */
+void duck__write_name(struct buf *sql, const char *name);
+
 /* Frees all stand-ins of the instance. */
 void duck__free_sources(struct duck *duck);
+
+/* Releases all streams of a connection that is about to be closed. */
+void duck__unregister_all(struct duck_connection *connection);
 
 #endif

@@ -99,10 +99,8 @@ void duck_disconnect(struct duck_connection *connection)
     if (connection == NULL) {
         return;
     }
-    while (connection->tables != NULL) {
-        duck_unregister(connection, connection->tables->name);
-    }
     duck__api.disconnect(&connection->connection);
+    duck__unregister_all(connection);
     mem_free(connection);
 }
 
@@ -175,4 +173,14 @@ enum err duck__fail(struct error *e, const char *text)
         return error_set(e, ERR_INTERNAL, "DuckDB failed and does not say why");
     }
     return error_set(e, err_of(text), "%s", text);
+}
+
+enum err duck__take_error(duckdb_error_data data, struct error *e)
+{
+    enum err err = ERR_OK;
+    if (data != NULL && duck__api.error_data_has_error(data)) {
+        err = duck__fail(e, duck__api.error_data_message(data));
+    }
+    duck__api.destroy_error_data(&data);
+    return err;
 }

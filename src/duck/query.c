@@ -17,6 +17,7 @@ struct duck_result {
     duckdb_prepared_statement statement;
     duckdb_result result;
     bool has_result;
+    bool is_ended; /* DuckDB takes it amiss to be asked again after the end */
     duckdb_arrow_options arrow;
 };
 
@@ -106,8 +107,9 @@ static void finish(struct duck_result *result)
 /* The next chunk; NULL at the end, and after an error, which is then in `e`. */
 static enum err fetch(struct duck_result *result, duckdb_data_chunk *out, struct error *e)
 {
-    duckdb_data_chunk chunk = duck__api.fetch_chunk(result->result);
-    if (chunk == NULL) {
+    duckdb_data_chunk chunk = result->is_ended ? NULL : duck__api.fetch_chunk(result->result);
+    if (chunk == NULL && !result->is_ended) {
+        result->is_ended = true;
         const char *text = duck__api.result_error(&result->result);
         if (text != NULL && text[0] != '\0') {
             return duck__fail(e, text);
@@ -271,17 +273,6 @@ void duck_result_close(struct duck_result *result)
     mem_free(result);
 }
 
-/* Takes DuckDB's second form of an error, which may be none, and frees it. */
-static enum err take_error(duckdb_error_data data, struct error *e)
-{
-    enum err err = ERR_OK;
-    if (data != NULL && duck__api.error_data_has_error(data)) {
-        err = duck__fail(e, duck__api.error_data_message(data));
-    }
-    duck__api.destroy_error_data(&data);
-    return err;
-}
-
 enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
 {
     idx_t n = duck__api.column_count(&result->result);
@@ -292,7 +283,7 @@ enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_
         names[i] = duck__api.column_name(&result->result, i);
     }
     struct ArrowSchema schema = {0};
-    enum err err = take_error(duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
+    enum err err = duck__take_error(duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
     if (err == ERR_OK) {
         *out_schema = schema;
     }
@@ -313,7 +304,7 @@ enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_arr
     }
     struct ArrowArray array = {0};
     if (chunk != NULL) {
-        err = take_error(duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
+        err = duck__take_error(duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
         duck__api.destroy_data_chunk(&chunk);
     }
     if (err == ERR_OK) {

@@ -63,22 +63,13 @@ static void produce(duckdb_function_info info, duckdb_data_chunk chunk)
 static enum err add_function(struct duck_connection *connection, struct error *e)
 {
     struct duck *duck = connection->duck;
-    if (duck->has_stand_ins) {
+    if (duck->has_sources) {
         return ERR_OK;
     }
-    duckdb_table_function function = duck__api.create_table_function();
-    duckdb_logical_type varchar = duck__api.create_logical_type(DUCKDB_TYPE_VARCHAR);
-    duck__api.table_function_set_name(function, "capstan_source");
-    duck__api.table_function_add_parameter(function, varchar);
-    duck__api.table_function_set_extra_info(function, duck, NULL);
-    duck__api.table_function_set_bind(function, bind);
-    duck__api.table_function_set_init(function, init);
-    duck__api.table_function_set_function(function, produce);
-    duck__api.table_function_supports_projection_pushdown(function, true);
-    duck->has_stand_ins = duck__api.register_table_function(connection->connection, function) == DuckDBSuccess;
-    duck__api.destroy_logical_type(&varchar);
+    duckdb_table_function function = duck__new_function(duck, "capstan_source", bind, init, produce);
+    duck->has_sources = duck__api.register_table_function(connection->connection, function) == DuckDBSuccess;
     duck__api.destroy_table_function(&function);
-    return duck->has_stand_ins ? ERR_OK : error_set(e, ERR_INTERNAL, "DuckDB refuses the function capstan_source");
+    return duck->has_sources ? ERR_OK : error_set(e, ERR_INTERNAL, "DuckDB refuses the function capstan_source");
 }
 
 enum err duck_add_source(struct duck_connection *connection, const char *id, const char *from, uint64_t rows,

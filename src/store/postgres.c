@@ -396,7 +396,7 @@ enum err postgres__ask(struct postgres *pg, enum postgres_question question, con
                        const struct postgres_params *params, PGresult **out, struct error *e)
 {
     static const char *const names[ASK_ONCE] = {"ask0", "ask1", "ask2", "ask3", "ask4", "ask5"};
-    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
+    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
     if (err != ERR_OK || question == ASK_ONCE) {
         return err != ERR_OK ? err : postgres__query(pg, sql, params, out, e);
     }

@@ -25,7 +25,7 @@
 
 /* How long the server may keep silent before the connection is given up. */
 #define POSTGRES_SILENCE_MS 70000           /* a little more than statement_timeout */
-#define POSTGRES_LEADER_SILENCE_MS 5000     /* calls about leadership, which are worthless when late */
+#define POSTGRES_LEADER_SILENCE_MS 5000     /* calls about leadership, and short reads that somebody waits for */
 #define POSTGRES_PATIENT_SILENCE_MS 3600000 /* migrations */
 
 /* A statement's parameters are cut into several statements above this size; PostgreSQL takes 1 GiB at most. */

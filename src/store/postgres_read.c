@@ -282,7 +282,7 @@ enum err postgres__load_job(struct store *store, const char *job_id, store_row_f
     static const enum row_kind order[] = {ROW_JOB, ROW_STAGE, ROW_TASK, ROW_LEASE, ROW_MAP_OUTPUT, ROW_RESULT};
     struct postgres *pg = postgres__of(store);
     struct sink sink = {.fn = fn, .context = context};
-    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
+    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
     if (err == ERR_OK) {
         err = postgres__script(pg, begin_load, e);
     }

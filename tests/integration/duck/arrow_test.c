@@ -142,7 +142,8 @@ TEST(a_stream_is_a_table_with_projections_and_filters)
     int n_released = 0;
     struct ArrowArrayStream stream =
         stream_of(&f, "SELECT range AS n, 'x' || range AS t, range % 7 AS k FROM range(50000)", -1, &n_released);
-    CHECK_ERR(duck_register(f.connection, "in \"0\"", &stream, false, &e), ERR_OK);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "in \"0\"", .is_kept = false}, &stream, &e),
+              ERR_OK);
     CHECK(stream.release == NULL);
     CHECK_STR(
         rows_of(&f, f.connection,
@@ -161,7 +162,7 @@ TEST(a_kept_stream_can_be_read_twice)
     struct error e = {0};
     int n_released = 0;
     struct ArrowArrayStream stream = stream_of(&f, "SELECT range AS n FROM range(5000)", -1, &n_released);
-    CHECK_ERR(duck_register(f.connection, "kept", &stream, true, &e), ERR_OK);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "kept", .is_kept = true}, &stream, &e), ERR_OK);
     CHECK_INT(n_released, 1);
     CHECK_STR(rows_of(&f, f.connection, "SELECT count(*) FROM kept a JOIN kept b USING (n)"), "5000");
     duck_unregister(f.connection, "kept");
@@ -178,8 +179,8 @@ TEST(two_connections_may_use_the_same_name)
     int n_released = 0;
     struct ArrowArrayStream one = stream_of(&f, "SELECT 1 AS n", -1, &n_released);
     struct ArrowArrayStream two = stream_of(&f, "SELECT 2 AS n", -1, &n_released);
-    CHECK_ERR(duck_register(f.connection, "m", &one, false, &e), ERR_OK);
-    CHECK_ERR(duck_register(other, "m", &two, false, &e), ERR_OK);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "m", .is_kept = false}, &one, &e), ERR_OK);
+    CHECK_ERR(duck_register(other, &(struct duck_input){.name = "m", .is_kept = false}, &two, &e), ERR_OK);
     CHECK_STR(rows_of(&f, f.connection, "FROM m"), "1");
     CHECK_STR(rows_of(&f, other, "FROM m"), "2");
     duck_disconnect(other);
@@ -194,11 +195,12 @@ TEST(an_error_of_a_stream_fails_the_query_with_its_message)
     struct error e = {0};
     int n_released = 0;
     struct ArrowArrayStream stream = stream_of(&f, "SELECT range AS n FROM range(500000)", 2, &n_released);
-    CHECK_ERR(duck_register(f.connection, "broken", &stream, false, &e), ERR_OK);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "broken", .is_kept = false}, &stream, &e),
+              ERR_OK);
     CHECK(duck_run(f.connection, "SELECT sum(n) FROM broken", &e) != ERR_OK);
     CHECK(strstr(e.message, "the other end is gone") != NULL);
     stream = stream_of(&f, "SELECT range AS n FROM range(500000)", 2, &n_released);
-    CHECK(duck_register(f.connection, "kept", &stream, true, &e) != ERR_OK);
+    CHECK(duck_register(f.connection, &(struct duck_input){.name = "kept", .is_kept = true}, &stream, &e) != ERR_OK);
     CHECK(strstr(e.message, "the other end is gone") != NULL);
     CHECK(stream.release == NULL);
     CHECK_INT(n_released, 1);
@@ -253,7 +255,7 @@ TEST(every_type_survives_the_way_through_arrow)
         struct buf sql = {0};
         buf_format(&sql, "SELECT x FROM (SELECT %s AS x UNION ALL SELECT NULL) ORDER BY 1 NULLS LAST", values[i]);
         struct ArrowArrayStream stream = stream_of(&f, sql.data, -1, &n_released);
-        CHECK_ERR(duck_register(f.connection, "m", &stream, true, &e), ERR_OK);
+        CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "m", .is_kept = true}, &stream, &e), ERR_OK);
         struct buf expected = {0};
         buf_reset(&sql);
         buf_format(&sql, "SELECT typeof(%s), (%s)::VARCHAR, '2'", values[i], values[i]);

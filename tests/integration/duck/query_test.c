@@ -14,7 +14,7 @@ TEST(rows_come_as_texts)
     CHECK_STR(
         rows_of(&f, f.connection,
                 "SELECT 'a', 1::TINYINT, -2::BIGINT, 18446744073709551615::UBIGINT, true, 0.1::DOUBLE, NULL::VARCHAR "
-                "UNION ALL SELECT 'ß, a text of more than twelve bytes', NULL, 0, 0, false, 'nan', ''"),
+                "UNION ALL SELECT 'ß, a text of more than twelve bytes', NULL, 0, 0::UBIGINT, false, 'nan'::DOUBLE, ''"),
         "a,1,-2,18446744073709551615,true,0.10000000000000001,null;"
         "ß, a text of more than twelve bytes,null,0,0,false,nan,");
     CHECK_STR(rows_of(&f, f.connection, "SELECT count(*) FROM range(100000)"), "100000");

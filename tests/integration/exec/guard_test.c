@@ -149,13 +149,22 @@ TEST(a_guard_that_was_killed_is_replaced_and_the_new_one_knows_what_runs)
     close(outcome[1]);
 }
 
+/* As a command tells the guard that it is there. */
+static void tell_of(int fd, pid_t group)
+{
+    struct guard_message message = {.kind = GUARD_ADD, .group = group};
+    if (send(fd, &message, sizeof(message), 0) != sizeof(message)) {
+        _exit(1);
+    }
+}
+
 TEST(a_group_that_was_taken_back_is_left_alone)
 {
     pid_t idler = start_idler();
     pid_t worker = fork();
     if (worker == 0) {
         struct guard *guard = guard_new();
-        guard_starts(guard);
+        tell_of(guard_starts(guard), idler);
         guard_started(guard, idler);
         guard_drop(guard, idler);
         kill(getpid(), SIGKILL);
@@ -211,10 +220,7 @@ TEST(a_guard_that_comes_too_late_to_see_its_worker_does_its_duty)
         if (worker == 0) {
             close(hold[1]);
             struct guard *guard = guard_new();
-            struct guard_message message = {.kind = GUARD_ADD, .group = idler};
-            if (send(guard_starts(guard), &message, sizeof(message), 0) != sizeof(message)) {
-                _exit(1);
-            }
+            tell_of(guard_starts(guard), idler);
             if (fork() == 0) {
                 char byte = 0;
                 _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1); /* holds a copy of the guard's socket */

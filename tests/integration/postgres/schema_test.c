@@ -170,6 +170,27 @@ TEST(no_commit_reads_a_whole_table)
     fixture_close(&f);
 }
 
+static void look_up_everything(struct fixture *f)
+{
+    const char *ids[] = {"job-17", "none"};
+    struct digest digests[2] = {{{1}}, {{2}}};
+    uint32_t stages[] = {0, 1};
+    bool known[2];
+    struct found_bytes bytes[2];
+    struct task_result results[2];
+    const struct task_result *page = NULL;
+    const char *job_id = NULL;
+    uint32_t n = 0;
+    CHECK_CALL(f, store_known_jobs(f->store, ids, 2, known, &f->e), ERR_OK);
+    CHECK(known[0] && !known[1]);
+    CHECK_CALL(f, store_payloads(f->store, "job-17", digests, 2, &f->arena, bytes, &f->e), ERR_OK);
+    CHECK_CALL(f, store_results(f->store, "job-17", stages, 2, &f->arena, results, &f->e), ERR_OK);
+    CHECK(results[0].is_found && !results[1].is_found);
+    CHECK_CALL(f, store_task_results(f->store, "job-17", -1, 2, &f->arena, &page, &n, &f->e), ERR_OK);
+    CHECK_UINT(n, 1);
+    CHECK_CALL(f, store_find_key(f->store, "none", 0, &f->arena, &job_id, &f->e), ERR_NOT_FOUND);
+}
+
 TEST(nothing_reads_a_whole_table_that_holds_history)
 {
     struct fixture f;
@@ -196,6 +217,7 @@ TEST(nothing_reads_a_whole_table_that_holds_history)
     for (size_t i = 0; i < 2; i++) {
         CHECK_CALL(&f, store_events(f.store, &events[i], &f.arena, &page, &pruned_seq, &f.e), ERR_OK);
     }
+    look_up_everything(&f);
     CHECK_CALL(&f, store_prune(f.store, &f.fence, 50, 10, &more, &f.e), ERR_OK);
     check_no_scan(&f);
     fixture_close(&f);

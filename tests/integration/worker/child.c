@@ -100,13 +100,12 @@ int64_t child_cpu_ms(const struct child *child)
     char text[1024];
     read_about(child, "stat", text, sizeof text);
     char *at = strrchr(text, ')');
-    CHECK(at != NULL);
-    for (int field = 3; field <= USER_TIME_FIELD; field++) {
+    for (int field = 3; at != NULL && field <= USER_TIME_FIELD; field++) {
         at = strchr(at + 1, ' ');
-        CHECK(at != NULL);
     }
-    int64_t user = strtoll(at, &at, 10);
-    int64_t kernel = strtoll(at, NULL, 10);
+    CHECK(at != NULL);
+    int64_t user = at == NULL ? 0 : strtoll(at, &at, 10);
+    int64_t kernel = at == NULL ? 0 : strtoll(at, NULL, 10);
     return (user + kernel) * 1000 / sysconf(_SC_CLK_TCK);
 }
 

@@ -1,0 +1,257 @@
+/* slice.c - slices of Arrow arrays, by moving pointers. */
+#include "duck/slice.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+
+struct slice_whole {
+    atomic_uint references;
+    struct ArrowArray array;
+};
+
+struct slice_whole *slice_whole_new(struct ArrowArray *array)
+{
+    struct slice_whole *whole = mem_calloc(1, sizeof(*whole));
+    atomic_init(&whole->references, 1);
+    whole->array = *array;
+    array->release = NULL;
+    return whole;
+}
+
+void slice_whole_unref(struct slice_whole *whole)
+{
+    if (whole == NULL || atomic_fetch_sub_explicit(&whole->references, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    whole->array.release(&whole->array);
+    mem_free(whole);
+}
+
+const struct ArrowArray *slice_whole_array(const struct slice_whole *whole)
+{
+    return &whole->array;
+}
+
+/* How the rows of an array lie in its buffers. */
+enum layout {
+    LAYOUT_UNKNOWN,
+    LAYOUT_NULL,         /* no buffers */
+    LAYOUT_BITS,         /* validity, bits */
+    LAYOUT_FIXED,        /* validity, `width` bytes per row */
+    LAYOUT_OFFSETS,      /* validity, offsets of `width` bytes, and what they point into: text, or a child */
+    LAYOUT_TWO_FIXED,    /* validity, and two buffers of `width` bytes per row: list views */
+    LAYOUT_STRUCT,       /* validity; children have the same rows */
+    LAYOUT_FIXED_LIST,   /* validity; the child has `width` rows per row */
+    LAYOUT_SPARSE_UNION, /* one byte per row; children have the same rows */
+    LAYOUT_DENSE_UNION,  /* one byte and four bytes per row */
+};
+
+struct form {
+    enum layout layout;
+    int64_t width;
+};
+
+/* By the format's first letters; the longer ones first. */
+static const struct {
+    const char *prefix;
+    struct form form;
+} forms[] = {
+    {"n", {LAYOUT_NULL, 0}},           {"b", {LAYOUT_BITS, 0}},          {"c", {LAYOUT_FIXED, 1}},
+    {"C", {LAYOUT_FIXED, 1}},          {"s", {LAYOUT_FIXED, 2}},         {"S", {LAYOUT_FIXED, 2}},
+    {"i", {LAYOUT_FIXED, 4}},          {"I", {LAYOUT_FIXED, 4}},         {"l", {LAYOUT_FIXED, 8}},
+    {"L", {LAYOUT_FIXED, 8}},          {"e", {LAYOUT_FIXED, 2}},         {"f", {LAYOUT_FIXED, 4}},
+    {"g", {LAYOUT_FIXED, 8}},          {"z", {LAYOUT_OFFSETS, 4}},       {"u", {LAYOUT_OFFSETS, 4}},
+    {"Z", {LAYOUT_OFFSETS, 8}},        {"U", {LAYOUT_OFFSETS, 8}},       {"vz", {LAYOUT_FIXED, 16}},
+    {"vu", {LAYOUT_FIXED, 16}},        {"tdD", {LAYOUT_FIXED, 4}},       {"tdm", {LAYOUT_FIXED, 8}},
+    {"tts", {LAYOUT_FIXED, 4}},        {"ttm", {LAYOUT_FIXED, 4}},       {"ttu", {LAYOUT_FIXED, 8}},
+    {"ttn", {LAYOUT_FIXED, 8}},        {"ts", {LAYOUT_FIXED, 8}},        {"tD", {LAYOUT_FIXED, 8}},
+    {"tiM", {LAYOUT_FIXED, 4}},        {"tiD", {LAYOUT_FIXED, 8}},       {"tin", {LAYOUT_FIXED, 16}},
+    {"+l", {LAYOUT_OFFSETS, 4}},       {"+L", {LAYOUT_OFFSETS, 8}},      {"+m", {LAYOUT_OFFSETS, 4}},
+    {"+vl", {LAYOUT_TWO_FIXED, 4}},    {"+vL", {LAYOUT_TWO_FIXED, 8}},   {"+s", {LAYOUT_STRUCT, 0}},
+    {"+us", {LAYOUT_SPARSE_UNION, 0}}, {"+ud", {LAYOUT_DENSE_UNION, 0}},
+};
+
+/* "w:16", "+w:3" and "d:38,2,256": the width is in the format. */
+static struct form form_with_number(const char *format)
+{
+    const char *colon = strchr(format, ':');
+    if (colon == NULL) {
+        return (struct form){LAYOUT_UNKNOWN, 0};
+    }
+    if (format[0] == 'd') {
+        const char *last = strrchr(colon, ',');
+        bool has_bits = last != NULL && last != strchr(colon, ',');
+        return (struct form){LAYOUT_FIXED, has_bits ? strtol(last + 1, NULL, 10) / 8 : 16};
+    }
+    return (struct form){format[0] == '+' ? LAYOUT_FIXED_LIST : LAYOUT_FIXED, strtol(colon + 1, NULL, 10)};
+}
+
+static struct form form_of(const char *format)
+{
+    if (format[0] == 'w' || format[0] == 'd' || strncmp(format, "+w", 2) == 0) {
+        return form_with_number(format);
+    }
+    struct form form = {LAYOUT_UNKNOWN, 0};
+    size_t longest = 0;
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        size_t n = strlen(forms[i].prefix);
+        if (n > longest && strncmp(format, forms[i].prefix, n) == 0) {
+            longest = n;
+            form = forms[i].form;
+        }
+    }
+    return form;
+}
+
+/* Moves buffer `i`, if it is there, by `bytes`. */
+static void move(struct ArrowArray *array, int64_t i, int64_t bytes)
+{
+    if (i < array->n_buffers && array->buffers[i] != NULL) {
+        array->buffers[i] = (const char *)array->buffers[i] + bytes;
+    }
+}
+
+static void move_buffers(struct ArrowArray *array, struct form form, int64_t rows)
+{
+    switch (form.layout) {
+    case LAYOUT_BITS:
+        move(array, 0, rows / 8);
+        move(array, 1, rows / 8);
+        break;
+    case LAYOUT_FIXED:
+    case LAYOUT_OFFSETS:
+        move(array, 0, rows / 8);
+        move(array, 1, rows * form.width);
+        break;
+    case LAYOUT_TWO_FIXED:
+        move(array, 0, rows / 8);
+        move(array, 1, rows * form.width);
+        move(array, 2, rows * form.width);
+        break;
+    case LAYOUT_STRUCT:
+    case LAYOUT_FIXED_LIST:
+        move(array, 0, rows / 8);
+        break;
+    case LAYOUT_SPARSE_UNION:
+        move(array, 0, rows);
+        break;
+    case LAYOUT_DENSE_UNION:
+        move(array, 0, rows);
+        move(array, 1, rows * 4);
+        break;
+    case LAYOUT_UNKNOWN:
+    case LAYOUT_NULL:
+        break;
+    }
+}
+
+/* How many rows of the children belong to one row; 0 if the children stay as they are. */
+static int64_t child_rows(struct form form)
+{
+    switch (form.layout) {
+    case LAYOUT_STRUCT:
+    case LAYOUT_SPARSE_UNION:
+        return 1;
+    case LAYOUT_FIXED_LIST:
+        return form.width;
+    case LAYOUT_UNKNOWN:
+    case LAYOUT_NULL:
+    case LAYOUT_BITS:
+    case LAYOUT_FIXED:
+    case LAYOUT_OFFSETS:
+    case LAYOUT_TWO_FIXED:
+    case LAYOUT_DENSE_UNION:
+        break;
+    }
+    return 0;
+}
+
+/* Children are released with the whole, never on their own; but a consumer may look whether `release` is set. */
+static void release_nothing(struct ArrowArray *array)
+{
+    array->release = NULL;
+}
+
+static enum err slice(struct arena *arena, const struct ArrowArray *from, const struct ArrowSchema *schema,
+                      int64_t first, int64_t n, struct ArrowArray *out, struct error *e)
+{
+    struct form form = form_of(schema->format);
+    if (form.layout == LAYOUT_UNKNOWN || schema->n_children != from->n_children) {
+        return error_set(e, ERR_INVALID, "an Arrow array of format '%s' is not known", schema->format);
+    }
+    int64_t start = from->offset + first;
+    int64_t moved = start - start % 8;
+    *out = *from;
+    out->length = n;
+    out->offset = start - moved;
+    out->null_count = from->null_count == 0 ? 0 : -1;
+    out->release = release_nothing;
+    out->private_data = NULL;
+    out->buffers = arena_copy(arena, from->buffers, (size_t)from->n_buffers * sizeof(void *));
+    move_buffers(out, form, moved);
+    int64_t rows = child_rows(form);
+    if (rows == 0) {
+        return ERR_OK;
+    }
+    out->children = arena_alloc(arena, (size_t)from->n_children * sizeof(struct ArrowArray *));
+    for (int64_t i = 0; i < from->n_children; i++) {
+        out->children[i] = arena_alloc(arena, sizeof(struct ArrowArray));
+        enum err err = slice(arena, from->children[i], schema->children[i], moved * rows, (out->offset + n) * rows,
+                             out->children[i], e);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+/* What a slice's parent owns. */
+struct slice_owner {
+    struct slice_whole *whole;
+    struct arena arena;
+    struct ArrowArray child;
+    struct ArrowArray *children[1];
+    const void *buffers[1];
+};
+
+static void release_slice(struct ArrowArray *array)
+{
+    struct slice_owner *owner = array->private_data;
+    slice_whole_unref(owner->whole);
+    arena_deinit(&owner->arena);
+    mem_free(owner);
+    array->release = NULL;
+}
+
+enum err slice_column(struct slice_whole *whole, const struct ArrowSchema *schema, int64_t column, int64_t first,
+                      int64_t n, struct ArrowArray *out_array, struct error *e)
+{
+    if (column >= whole->array.n_children || first + n > whole->array.length) {
+        return error_set(e, ERR_INVALID, "an Arrow array has fewer columns or rows than it should have");
+    }
+    struct slice_owner *owner = mem_calloc(1, sizeof(*owner));
+    /* The whole is a struct too, and its own offset goes for its columns. */
+    enum err err =
+        slice(&owner->arena, whole->array.children[column], schema, whole->array.offset + first, n, &owner->child, e);
+    if (err != ERR_OK) {
+        arena_deinit(&owner->arena);
+        mem_free(owner);
+        return err;
+    }
+    (void)atomic_fetch_add_explicit(&whole->references, 1, memory_order_relaxed);
+    owner->whole = whole;
+    owner->children[0] = &owner->child;
+    *out_array = (struct ArrowArray){.length = n,
+                                     .n_buffers = 1,
+                                     .n_children = 1,
+                                     .buffers = owner->buffers,
+                                     .children = owner->children,
+                                     .release = release_slice,
+                                     .private_data = owner};
+    return ERR_OK;
+}

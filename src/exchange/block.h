@@ -1,0 +1,35 @@
+/*
+ * block.h - a piece of memory that several hold: what is written once, kept, sent and read without being copied.
+ *
+ * The bytes begin at a multiple of 64, as Arrow recommends for its buffers.
+ *
+ * Ownership: counted. Who gets a block from block_new or block_ref gives it back with block_unref. After it is shared,
+ * nobody writes to it. Threads: any.
+ */
+#ifndef CAPSTAN_EXCHANGE_BLOCK_H
+#define CAPSTAN_EXCHANGE_BLOCK_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+#define BLOCK_ALIGN ((size_t)64)
+
+struct block {
+    atomic_uint refs;
+    size_t n;
+    uint8_t *bytes;
+};
+
+/* `n` uninitialised bytes. */
+MUST_USE struct block *block_new(size_t n);
+
+/* One holder more. Returns `block`. */
+struct block *block_ref(struct block *block);
+
+/* NULL is fine. */
+void block_unref(struct block *block);
+
+#endif
