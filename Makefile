@@ -19,10 +19,11 @@ needs_rpc := rpc base
 needs_duck := duck base
 needs_query := query duck base
 needs_exec := exec base
+needs_http := http base
 needs_coordinator := coordinator store rpc wire core base
 needs_worker := worker exec rpc wire core base
 needs_cli := cli rpc wire core base
-needs_main := main cli coordinator worker exec store rpc wire core base
+needs_main := main cli coordinator worker exec http store rpc wire core base
 
 # Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
 libs_base := -ljson-c
@@ -31,6 +32,7 @@ libs_wire := -lprotobuf-c
 libs_rpc := -lgrpc -lgpr -lpthread
 libs_duck := -ldl -lpthread
 libs_query := -lm
+libs_http := -lmicrohttpd
 libs_exec := -lcurl -ldl -lpthread
 libs_coordinator := -lpthread
 libs_worker := -lpthread

@@ -175,10 +175,11 @@ struct parser {
     size_t n;
     size_t at; /* the next byte to read */
     bool has_nan;
-    bool wants_value;                           /* or else a comma or a closing bracket, or the end */
-    struct json_object *root;                   /* what is read so far */
-    struct json_object *open[LIMIT_JSON_DEPTH]; /* the containers around the next byte, outermost first */
+    bool wants_value;                                /* or else a comma or a closing bracket, or the end */
+    struct json_object *root;                        /* what is read so far */
+    struct json_object *open[LIMIT_PLAN_JSON_DEPTH]; /* the containers around the next byte, outermost first */
     size_t depth;
+    size_t depth_max;
     struct buf key; /* of the value to be read, if it goes into an object */
     struct buf scratch;
     struct error *e;
@@ -404,8 +405,8 @@ static bool is_object(const struct parser *p)
 /* An opening bracket, and what must follow it: the closing one, or a key, or the first element (by the caller). */
 static enum err read_opening(struct parser *p)
 {
-    if (p->depth == LIMIT_JSON_DEPTH) {
-        return error_set(p->e, ERR_INVALID, "at byte %zu: nested deeper than %d", p->at, LIMIT_JSON_DEPTH);
+    if (p->depth == p->depth_max) {
+        return error_set(p->e, ERR_INVALID, "at byte %zu: nested deeper than %zu", p->at, p->depth_max);
     }
     bool opens_object = peek(p) == '{';
     struct json_object *node = not_null(opens_object ? json_object_new_object() : json_object_new_array_ext(2));
@@ -584,13 +585,14 @@ static enum err parse(struct parser *p, struct json **out_root)
 
 enum err json_parse(const char *text, size_t n, struct json **out_root, struct error *e)
 {
-    struct parser parser = {.text = text, .n = n, .wants_value = true, .e = e};
+    struct parser parser = {.text = text, .n = n, .wants_value = true, .depth_max = LIMIT_JSON_DEPTH, .e = e};
     return parse(&parser, out_root);
 }
 
 enum err json_parse_with_nan(const char *text, size_t n, struct json **out_root, struct error *e)
 {
-    struct parser parser = {.text = text, .n = n, .wants_value = true, .has_nan = true, .e = e};
+    struct parser parser = {
+        .text = text, .n = n, .wants_value = true, .depth_max = LIMIT_PLAN_JSON_DEPTH, .has_nan = true, .e = e};
     return parse(&parser, out_root);
 }
 

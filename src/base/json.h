@@ -56,7 +56,10 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_TEXT, JSON_ARRAY, JSON_
  */
 MUST_USE enum err json_parse(const char *text, size_t n, struct json **out_root, struct error *e);
 
-/* As json_parse, but NaN, Infinity and -Infinity are numbers too, as in the plans that DuckDB writes. */
+/*
+ * As json_parse, but NaN, Infinity and -Infinity are numbers too, and nesting goes to LIMIT_PLAN_JSON_DEPTH, as in the
+ * plans that DuckDB writes.
+ */
 MUST_USE enum err json_parse_with_nan(const char *text, size_t n, struct json **out_root, struct error *e);
 
 /* Ends the tree. `root` is what json_parse returned, or NULL. */

@@ -71,6 +71,13 @@
 /* Arrays and objects inside each other in one JSON text. */
 #define LIMIT_JSON_DEPTH 64
 
+/* The same in a plan that DuckDB writes, where a node or an expression takes two. */
+#define LIMIT_PLAN_JSON_DEPTH 1000
+
+/* Nodes and expressions inside each other in one plan, and all of them together. */
+#define LIMIT_PLAN_DEPTH 400
+#define LIMIT_PLAN_ITEMS 1000000
+
 /*
  * Bytes of the text of one task in a tree, and lists and objects in it. A task is read as a whole, into a tree of nodes
  * that takes up to 30 bytes for each byte of text and about 1,000 for each list and object.

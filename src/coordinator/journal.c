@@ -2,6 +2,8 @@
  * What the coordinator writes into its log of what has become durable: nodes that come and go, tasks that are stuck, jobs
  * that failed. Never what belongs to users: their error messages stay in the store.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "coordinator/service_internal.h"
 
@@ -30,7 +32,11 @@ static void note_node(const struct row_event *event)
         log_info("node", "worker %s has joined%s%s", worker, colon, why);
         break;
     case EVENT_LOST:
-        log_warn("node", "worker %s is lost%s%s", worker, colon, why);
+        if (strcmp(why, "left") == 0) {
+            log_info("node", "worker %s has left", worker);
+        } else {
+            log_warn("node", "worker %s is lost%s%s", worker, colon, why);
+        }
         break;
     case EVENT_BLACKLISTED:
         log_warn("node", "worker %s gets no more tasks for a while, because too many failed on it%s%s", worker, colon,

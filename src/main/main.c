@@ -20,17 +20,22 @@ static void set_up_log(struct cli *cli)
 }
 
 /* The one place that keeps every process that listens from being open to other machines by accident. */
-static enum err check_listen(struct cli *cli, struct error *e)
+static enum err check_one(struct cli *cli, const char *option, bool can_tls, struct error *e)
 {
-    if (verb_option_find(cli->verb, "listen") < 0) {
+    if (verb_option_find(cli->verb, option) < 0 || cli_text(cli, option) == NULL) {
         return ERR_OK;
     }
-    bool can_tls = verb_option_find(cli->verb, "tls-cert") >= 0;
-    struct listen_rule rule = {.address = cli_text(cli, "listen"),
+    struct listen_rule rule = {.address = cli_text(cli, option),
                                .can_tls = can_tls,
                                .has_tls = can_tls && cli_text(cli, "tls-cert") != NULL,
                                .is_insecure = cli_flag(cli, "insecure")};
     return address_check_listen(&rule, e);
+}
+
+static enum err check_listen(struct cli *cli, struct error *e)
+{
+    enum err err = check_one(cli, "listen", verb_option_find(cli->verb, "tls-cert") >= 0, e);
+    return err == ERR_OK ? check_one(cli, "http", false, e) : err;
 }
 
 static int print_help(struct cli *cli)

@@ -19,8 +19,10 @@
 #include "cli/value.h"
 #include "cli/version.h"
 #include "exec/executor.h"
+#include "http/http.h"
 #include "main/folder.h"
 #include "main/verbs.h"
+#include "main/worker_http.h"
 #include "worker/worker.h"
 
 #define JOIN_MAX 64
@@ -276,7 +278,7 @@ static void *take_signals(void *context)
     }
 }
 
-static int wait_for_end(struct worker *worker, const sigset_t *signals)
+static int wait_for_end(struct worker *worker, const sigset_t *signals, struct http_server *http)
 {
     struct ending ending = {.worker = worker, .signals = *signals};
     struct worker_stats stats;
@@ -286,6 +288,7 @@ static int wait_for_end(struct worker *worker, const sigset_t *signals)
     int code = worker_wait(worker);
     pthread_kill(thread, SIGUSR1);
     pthread_join(thread, NULL);
+    http_server_close(http);
     worker_stats(worker, &stats);
     if (stats.busy > 0) {
         fflush(NULL);
@@ -332,6 +335,23 @@ static enum err fill_options(struct cli *cli, struct worker_options *out, struct
     return err == ERR_OK ? find_id(cli, &out->worker_id, e) : err;
 }
 
+/* Serves until the worker has ended. A worker that could not open its HTTP address does not begin. */
+static int run(struct cli *cli, struct worker *worker, const sigset_t *signals)
+{
+    struct http_server *http = NULL;
+    struct error e = {0};
+    const char *listen = cli_text(cli, "http");
+    if (listen != NULL && worker_http_open(worker, listen, &http, &e) != ERR_OK) {
+        worker_stop_now(worker);
+        (void)wait_for_end(worker, signals, NULL);
+        return cli_fail(cli, &e);
+    }
+    if (http != NULL) {
+        log_info("http", "health and metrics on http://%s", http_server_address(http));
+    }
+    return wait_for_end(worker, signals, http);
+}
+
 int verb_worker(struct cli *cli)
 {
     struct worker_options options = {0};
@@ -351,7 +371,7 @@ int verb_worker(struct cli *cli)
         worker_start(&options, &worker, &e) == ERR_OK) {
         log_info("start", "worker %s with %u slots, executors: %u, data in %s", options.worker_id, options.slots,
                  executor_set_count(executors), options.data_dir);
-        code = wait_for_end(worker, &signals);
+        code = run(cli, worker, &signals);
     } else {
         code = cli_fail(cli, &e);
     }

@@ -45,6 +45,7 @@ static const struct option worker_options[] = {
     {"id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the worker's name; else one that is kept in the data folder"},
     {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX, "tasks at one time; else the number of cores"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", "127.0.0.1:0", 0, 0, "where other workers fetch data"},
+    {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "serve /healthz and /metrics here"},
     {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data/worker", 0, 0, "its own folder; made if it is missing"},
     {"memory", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "memory for tasks; offered as the capability memory_bytes"},
     {"executors", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "offer only these; else all that there are"},

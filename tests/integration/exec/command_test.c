@@ -23,7 +23,7 @@ TEST(a_command_gives_its_exit_code_and_its_output)
 {
     struct fixture f = fixture_open(NULL);
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"sh\",\"-c\",\"echo out; echo err >&2\"]}"),
-                   "{\"exit_code\":0,\"stdout\":\"out\\u000a\",\"stderr\":\"err\\u000a\"}");
+                   "{\"exit_code\":0,\"stdout\":\"out\\n\",\"stderr\":\"err\\n\"}");
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"true\"]}"),
                    "{\"exit_code\":0,\"stdout\":\"\",\"stderr\":\"\"}");
     fixture_close(&f);
@@ -33,7 +33,7 @@ TEST(output_that_is_json_is_given_as_json_too)
 {
     struct fixture f = fixture_open(NULL);
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"printf\",\" {\\\"rows\\\": 3}\\\\n\"]}"),
-                   "{\"exit_code\":0,\"stdout\":\" {\\\"rows\\\": 3}\\u000a\",\"stderr\":\"\",\"json\":{\"rows\": 3}}");
+                   "{\"exit_code\":0,\"stdout\":\" {\\\"rows\\\": 3}\\n\",\"stderr\":\"\",\"json\":{\"rows\": 3}}");
     fixture_close(&f);
 }
 
@@ -50,8 +50,7 @@ TEST(an_exit_code_other_than_zero_is_a_failure_with_the_last_line_of_stderr)
     struct fixture f = fixture_open(NULL);
     struct exec_outcome out = fixture_run(
         &f, "command", "{\"argv\":[\"sh\",\"-c\",\"echo first >&2; echo '  the last ' >&2; echo >&2; exit 3\"]}");
-    CHECK_STR(out.result.data,
-              "{\"exit_code\":3,\"stdout\":\"\",\"stderr\":\"first\\u000a  the last \\u000a\\u000a\"}");
+    CHECK_STR(out.result.data, "{\"exit_code\":3,\"stdout\":\"\",\"stderr\":\"first\\n  the last \\n\\n\"}");
     expect_failure(out, "exit code 3: the last", false);
     expect_failure(fixture_run(&f, "command", "{\"argv\":[\"false\"]}"), "exit code 1", false);
     fixture_close(&f);
@@ -152,12 +151,12 @@ TEST(a_command_runs_in_the_workers_folder_or_where_it_says)
 {
     struct fixture f = fixture_open(NULL);
     char expected[256];
-    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"%s\\u000a\",\"stderr\":\"\"}", f.folder);
+    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"%s\\n\",\"stderr\":\"\"}", f.folder);
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"pwd\"]}"), expected);
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"pwd\"],\"cwd\":\"/usr\"}"),
-                   "{\"exit_code\":0,\"stdout\":\"/usr\\u000a\",\"stderr\":\"\"}");
+                   "{\"exit_code\":0,\"stdout\":\"/usr\\n\",\"stderr\":\"\"}");
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"pwd\"],\"cwd\":\"..\"}"),
-                   "{\"exit_code\":0,\"stdout\":\"/tmp\\u000a\",\"stderr\":\"\"}");
+                   "{\"exit_code\":0,\"stdout\":\"/tmp\\n\",\"stderr\":\"\"}");
     fixture_close(&f);
 }
 
@@ -174,7 +173,7 @@ TEST(the_workers_folder_may_be_given_from_where_it_stands_and_made_later)
     CHECK_INT(chdir(before), 0);
     struct fixture there = {.set = set};
     char expected[256];
-    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"%s/later %s/later\\u000a\",\"stderr\":\"\"}",
+    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"%s/later %s/later\\n\",\"stderr\":\"\"}",
              f.folder, f.folder);
     expect_success(fixture_run(&there, "command", "{\"argv\":[\"sh\",\"-c\",\"echo $PWD $HOME\"]}"), expected);
     executor_set_free(set);
@@ -193,17 +192,17 @@ TEST(the_environment_of_a_command_is_clean)
     struct fixture f = fixture_open(&options);
     char expected[1024];
     snprintf(expected, sizeof(expected),
-             "{\"exit_code\":0,\"stdout\":\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\\u000a"
-             "HOME=%s\\u000aLANG=C.UTF-8\\u000aPASSED=on\\u000a"
-             "CAPSTAN_IDEMPOTENCY_KEY=key-of-the-attempt\\u000aCAPSTAN_TASK_KEY=key-of-the-task\\u000a"
-             "CAPSTAN_JOB_ID=job-1\\u000aCAPSTAN_TASK_NAME=extract\\u000aCAPSTAN_ATTEMPT=2\\u000a\",\"stderr\":\"\"}",
+             "{\"exit_code\":0,\"stdout\":\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\\n"
+             "HOME=%s\\nLANG=C.UTF-8\\nPASSED=on\\n"
+             "CAPSTAN_IDEMPOTENCY_KEY=key-of-the-attempt\\nCAPSTAN_TASK_KEY=key-of-the-task\\n"
+             "CAPSTAN_JOB_ID=job-1\\nCAPSTAN_TASK_NAME=extract\\nCAPSTAN_ATTEMPT=2\\n\",\"stderr\":\"\"}",
              f.folder);
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"env\"]}"), expected);
     snprintf(expected, sizeof(expected),
-             "{\"exit_code\":0,\"stdout\":\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\\u000a"
-             "HOME=%s\\u000aPASSED=off\\u000aA=\\u000aLANG=de\\u000a"
-             "CAPSTAN_IDEMPOTENCY_KEY=key-of-the-attempt\\u000aCAPSTAN_TASK_KEY=key-of-the-task\\u000a"
-             "CAPSTAN_JOB_ID=job-1\\u000aCAPSTAN_TASK_NAME=extract\\u000aCAPSTAN_ATTEMPT=2\\u000a\",\"stderr\":\"\"}",
+             "{\"exit_code\":0,\"stdout\":\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\\n"
+             "HOME=%s\\nPASSED=off\\nA=\\nLANG=de\\n"
+             "CAPSTAN_IDEMPOTENCY_KEY=key-of-the-attempt\\nCAPSTAN_TASK_KEY=key-of-the-task\\n"
+             "CAPSTAN_JOB_ID=job-1\\nCAPSTAN_TASK_NAME=extract\\nCAPSTAN_ATTEMPT=2\\n\",\"stderr\":\"\"}",
              f.folder);
     expect_success(
         fixture_run(&f, "command", "{\"argv\":[\"env\"],\"env\":{\"PASSED\":\"off\",\"A\":\"\",\"LANG\":\"de\"}}"),
@@ -220,7 +219,7 @@ TEST(a_command_inherits_three_descriptors_and_no_more)
     CHECK(high >= 900);
     /* ls itself opens the folder that it lists, as number 3. */
     expect_success(fixture_run(&f, "command", "{\"argv\":[\"ls\",\"/proc/self/fd\"]}"),
-                   "{\"exit_code\":0,\"stdout\":\"0\\u000a1\\u000a2\\u000a3\\u000a\",\"stderr\":\"\"}");
+                   "{\"exit_code\":0,\"stdout\":\"0\\n1\\n2\\n3\\n\",\"stderr\":\"\"}");
     close(leak);
     close(high);
     fixture_close(&f);
@@ -240,7 +239,7 @@ TEST(a_command_gets_its_files_even_if_the_worker_has_closed_its_own)
         dup2(saved[i], i);
         close(saved[i]);
     }
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"in\",\"stderr\":\"err\\u000a\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"in\",\"stderr\":\"err\\n\"}");
     fixture_close(&f);
 }
 
@@ -263,8 +262,8 @@ TEST(a_command_begins_with_default_signals_none_of_them_blocked)
     sigset_t after;
     CHECK_INT(pthread_sigmask(SIG_SETMASK, &before, &after), 0);
     CHECK_INT(sigismember(&after, SIGTERM), 1); /* the worker's own mask is as it was */
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"SigBlk:\\u00090000000000000000\\u000aSigIgn:\\u0009"
-                        "0000000000000000\\u000aSigCgt:\\u00090000000000000000\\u000a\",\"stderr\":\"\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"SigBlk:\\t0000000000000000\\nSigIgn:\\t"
+                        "0000000000000000\\nSigCgt:\\t0000000000000000\\n\",\"stderr\":\"\"}");
     fixture_close(&f);
 }
 
@@ -274,7 +273,7 @@ TEST(a_command_leads_a_session_of_its_own)
     struct exec_outcome out = fixture_run(
         &f, "command",
         "{\"argv\":[\"sh\",\"-c\",\"set -- $(cat /proc/$$/stat); test $5 = $$ && test $6 = $$ && echo yes\"]}");
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"yes\\u000a\",\"stderr\":\"\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"yes\\n\",\"stderr\":\"\"}");
     fixture_close(&f);
 }
 
@@ -405,7 +404,7 @@ TEST(what_a_command_leaves_running_ends_with_it)
     pid_t child = (pid_t)number_in_file(&f, "pid");
     CHECK(child > 0);
     CHECK(!is_alive(child));
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\u000a\",\"stderr\":\"\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\n\",\"stderr\":\"\"}");
     fixture_close(&f);
 }
 
@@ -419,7 +418,7 @@ TEST(a_child_that_leaves_the_session_keeps_the_pipe_but_nobody_waiting)
     CHECK(child > 0);
     CHECK(is_alive(child)); /* it asked for that */
     kill(child, SIGKILL);
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\u000a\",\"stderr\":\"\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\n\",\"stderr\":\"\"}");
     CHECK(is_gone_soon(child));
     fixture_close(&f);
 }
@@ -449,7 +448,7 @@ TEST(a_worker_that_inherits_orphans_reaps_those_of_its_commands)
     struct exec_outcome out =
         fixture_run(&f, "command", "{\"argv\":[\"sh\",\"-c\",\"sleep 1000 & (sleep 1000 & sleep 1000) & echo done\"]}");
     CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
-    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\u000a\",\"stderr\":\"\"}");
+    expect_success(out, "{\"exit_code\":0,\"stdout\":\"done\\n\",\"stderr\":\"\"}");
     CHECK_INT(count_children(), 1);
     fixture_close(&f);
 }
@@ -495,7 +494,7 @@ static void *run_member(void *argument)
     char expected[128];
     snprintf(inputs, sizeof(inputs),
              "{\"argv\":[\"sh\",\"-c\",\"read x; echo $x; sleep 0.2; exit 0\"],\"stdin\":\"n%d\\n\"}", member->number);
-    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"n%d\\u000a\",\"stderr\":\"\"}", member->number);
+    snprintf(expected, sizeof(expected), "{\"exit_code\":0,\"stdout\":\"n%d\\n\",\"stderr\":\"\"}", member->number);
     struct exec_outcome out = fixture_run(member->f, "command", inputs);
     member->is_right = out.is_success && strcmp(out.result.data, expected) == 0;
     exec_outcome_deinit(&out);

@@ -26,8 +26,7 @@ TEST(a_command_that_takes_too_long_is_ended_with_its_children)
     CHECK(took_ms >= 300);
     CHECK(took_ms < 5000); /* it obeyed SIGTERM, so nobody waited for the end of the grace */
     CHECK(!is_alive((pid_t)number_in_file(&f, "pid")));
-    CHECK_STR(out.result.data,
-              "{\"exit_code\":143,\"signal\":\"SIGTERM\",\"stdout\":\"begun\\u000a\",\"stderr\":\"\"}");
+    CHECK_STR(out.result.data, "{\"exit_code\":143,\"signal\":\"SIGTERM\",\"stdout\":\"begun\\n\",\"stderr\":\"\"}");
     expect_failure(out, "timed out after 300 ms", false);
     CHECK_INT(count_children(), 1);
     fixture_close(&f);
@@ -55,7 +54,7 @@ TEST(a_command_that_ends_well_when_it_is_stopped_has_failed_all_the_same)
         task_with("{\"argv\":[\"sh\",\"-c\",\"trap 'echo bye; exit 0' TERM; sleep 1000 & echo $$ >pid; wait\"]}");
     int64_t took_ms = 0;
     struct exec_outcome out = fixture_stop(&f, "command", &task, STOP_SHUTDOWN, has_started, &took_ms);
-    CHECK_STR(out.result.data, "{\"exit_code\":0,\"stdout\":\"bye\\u000a\",\"stderr\":\"\"}");
+    CHECK_STR(out.result.data, "{\"exit_code\":0,\"stdout\":\"bye\\n\",\"stderr\":\"\"}");
     expect_failure(out, "stopped: the worker shuts down", false);
     fixture_close(&f);
 }

@@ -1,0 +1,69 @@
+#include "main/worker_http.h"
+
+#include "base/json.h"
+#include "http/http.h"
+#include "http/metric.h"
+#include "worker/worker.h"
+
+static void serve_health(void *context, struct http_request *request, struct http_answer *answer)
+{
+    struct worker_stats stats;
+    UNUSED(request);
+    worker_stats(context, &stats);
+    answer->type = "application/json";
+    answer->status = stats.is_draining ? 503 : 200;
+    buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":",
+               stats.is_draining ? "draining" : "ok", stats.is_registered ? "true" : "false", stats.slots, stats.busy);
+    json_write_text(&answer->body, stats.leader);
+    buf_text(&answer->body, "}\n");
+}
+
+static void write_slots(struct buf *out, const struct worker_stats *stats)
+{
+    uint32_t busy = stats->busy < stats->slots ? stats->busy : stats->slots;
+    metric_family(out, "capstan_worker_slots", METRIC_GAUGE, "Slots by state.");
+    metric_value(out, "capstan_worker_slots", "state=\"busy\"", busy);
+    metric_value(out, "capstan_worker_slots", "state=\"free\"", stats->slots - busy);
+}
+
+static void write_attempts(struct buf *out, const struct worker_stats *stats)
+{
+    metric_family(out, "capstan_task_attempts_total", METRIC_COUNTER, "Attempts that ended on this worker.");
+    metric_value(out, "capstan_task_attempts_total", "outcome=\"completed\"", (double)stats->succeeded_total);
+    metric_value(out, "capstan_task_attempts_total", "outcome=\"failed\"", (double)stats->failed_total);
+    metric_value(out, "capstan_task_attempts_total", "outcome=\"released\"", (double)stats->released_total);
+    metric_value(out, "capstan_task_attempts_total", "outcome=\"stopped\"", (double)stats->stopped_total);
+}
+
+static void serve_metrics(void *context, struct http_request *request, struct http_answer *answer)
+{
+    struct worker_stats stats;
+    UNUSED(request);
+    worker_stats(context, &stats);
+    answer->type = METRIC_TYPE;
+    write_slots(&answer->body, &stats);
+    write_attempts(&answer->body, &stats);
+    metric_family(&answer->body, "capstan_stale_reports_total", METRIC_COUNTER, "Reports that were not accepted.");
+    metric_value(&answer->body, "capstan_stale_reports_total", NULL, (double)stats.refused_total);
+    metric_family(&answer->body, "capstan_worker_unreported", METRIC_GAUGE,
+                  "Attempts that ended and whose report no coordinator has answered.");
+    metric_value(&answer->body, "capstan_worker_unreported", NULL, stats.unreported);
+    metric_family(&answer->body, "capstan_worker_heartbeats_total", METRIC_COUNTER, "Heartbeats by outcome.");
+    metric_value(&answer->body, "capstan_worker_heartbeats_total", "outcome=\"accepted\"", (double)stats.beats_total);
+    metric_value(&answer->body, "capstan_worker_heartbeats_total", "outcome=\"missed\"",
+                 (double)stats.missed_beats_total);
+    metric_family(&answer->body, "capstan_worker_registered", METRIC_GAUGE, "1 while a coordinator knows this worker.");
+    metric_value(&answer->body, "capstan_worker_registered", NULL, stats.is_registered ? 1 : 0);
+}
+
+static const struct http_route routes[] = {
+    {"GET", "/healthz", serve_health},
+    {"GET", "/metrics", serve_metrics},
+};
+
+enum err worker_http_open(struct worker *worker, const char *listen, struct http_server **out, struct error *e)
+{
+    struct http_server_options options = {
+        .listen = listen, .routes = routes, .n_routes = ARRAY_LEN(routes), .context = worker};
+    return http_server_open(&options, out, e);
+}

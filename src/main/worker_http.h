@@ -1,0 +1,22 @@
+/*
+ * worker_http.h - what a worker serves over HTTP: its health and its metrics.
+ *
+ * Ownership: worker_http_open's caller owns it and closes it before the worker. Threads: any.
+ */
+#ifndef CAPSTAN_MAIN_WORKER_HTTP_H
+#define CAPSTAN_MAIN_WORKER_HTTP_H
+
+#include "base/check.h"
+#include "base/err.h"
+
+struct http_server;
+struct worker;
+
+/*
+ * GET /healthz: 200 while the worker is registered with a coordinator or looks for one, 503 while it leaves.
+ * GET /metrics: for Prometheus.
+ */
+MUST_USE enum err worker_http_open(struct worker *worker, const char *listen, struct http_server **out,
+                                   struct error *e);
+
+#endif

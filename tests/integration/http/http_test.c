@@ -1,0 +1,213 @@
+/* The server over real sockets: requests are written by hand, so that wrong ones can be written, too. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "http/http.h"
+#include "http/metric.h"
+#include "test.h"
+
+static void say_hello(void *context, struct http_request *request, struct http_answer *answer)
+{
+    const char *name = http_request_query(request, "name");
+    buf_format(&answer->body, "hello %s %s", name == NULL ? "nobody" : name, (const char *)context);
+}
+
+static void echo(void *context, struct http_request *request, struct http_answer *answer)
+{
+    size_t n;
+    const void *body = http_request_body(request, &n);
+    UNUSED(context);
+    answer->type = "application/octet-stream";
+    buf_append(&answer->body, body, n);
+}
+
+static void go_wrong(void *context, struct http_request *request, struct http_answer *answer)
+{
+    struct error e = {0};
+    UNUSED(context);
+    UNUSED(request);
+    error_set(&e, ERR_PRECONDITION, "not \"now\"");
+    error_hint(&e, "later");
+    http_answer_error(answer, &e);
+}
+
+static void below(void *context, struct http_request *request, struct http_answer *answer)
+{
+    UNUSED(context);
+    buf_text(&answer->body, http_request_path(request));
+}
+
+static const struct http_route routes[] = {
+    {"GET", "/hello", say_hello},
+    {"POST", "/echo", echo},
+    {"GET", "/fail", go_wrong},
+    {"GET", "/below/*", below},
+};
+
+static struct http_server *start(void)
+{
+    struct http_server *server = NULL;
+    struct http_server_options options = {.listen = "127.0.0.1:0",
+                                          .routes = routes,
+                                          .n_routes = sizeof routes / sizeof *routes,
+                                          .context = (void *)(uintptr_t) "!",
+                                          .body_bytes_max = 100000};
+    CHECK_ERR(http_server_open(&options, &server, NULL), ERR_OK);
+    return server;
+}
+
+static int dial(const struct http_server *server)
+{
+    const char *colon = strrchr(http_server_address(server), ':');
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval patience = {.tv_sec = 20};
+    to.sin_port = htons((uint16_t)strtol(colon + 1, NULL, 10));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    return fd;
+}
+
+/* Sends the bytes and reads until the server closes. */
+static void ask_bytes(const struct http_server *server, const char *bytes, size_t n, struct buf *answer)
+{
+    int fd = dial(server);
+    char piece[4096];
+    ssize_t got;
+    while (n > 0 && (got = send(fd, bytes, n, MSG_NOSIGNAL)) > 0) {
+        bytes += got;
+        n -= (size_t)got;
+    }
+    buf_reset(answer);
+    while ((got = recv(fd, piece, sizeof piece, 0)) > 0) {
+        buf_append(answer, piece, (size_t)got);
+    }
+    close(fd);
+    buf_text(answer, "");
+}
+
+static void ask(const struct http_server *server, const char *head, struct buf *answer)
+{
+    char request[512];
+    int n = snprintf(request, sizeof request, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", head);
+    ask_bytes(server, request, (size_t)n, answer);
+}
+
+static const char *body_of(const struct buf *answer)
+{
+    const char *end = strstr(answer->data, "\r\n\r\n");
+    return end == NULL ? "" : end + 4;
+}
+
+TEST(a_route_is_served_with_its_query)
+{
+    struct http_server *server = start();
+    struct buf answer = {0};
+    ask(server, "GET /hello?name=a%20b", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 200 ") == answer.data);
+    CHECK_STR(body_of(&answer), "hello a b !");
+    ask(server, "GET /hello", &answer);
+    CHECK_STR(body_of(&answer), "hello nobody !");
+    ask(server, "HEAD /hello", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 200 ") == answer.data);
+    CHECK_STR(body_of(&answer), "");
+    ask(server, "GET /below/x/y", &answer);
+    CHECK_STR(body_of(&answer), "/below/x/y");
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(unknown_paths_and_methods_are_told_apart)
+{
+    struct http_server *server = start();
+    struct buf answer = {0};
+    ask(server, "GET /nothing", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 404 ") == answer.data);
+    ask(server, "DELETE /hello", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 405 ") == answer.data);
+    ask(server, "GET /below", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 404 ") == answer.data);
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(an_error_has_the_shape_of_the_interface)
+{
+    struct http_server *server = start();
+    struct buf answer = {0};
+    ask(server, "GET /fail", &answer);
+    CHECK(strstr(answer.data, "HTTP/1.1 409 ") == answer.data);
+    CHECK_STR(body_of(&answer),
+              "{\"error\":{\"code\":\"failed_precondition\",\"message\":\"not \\\"now\\\"\",\"hint\":\"later\"}}\n");
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(a_body_comes_through_whole_or_is_refused_for_its_length)
+{
+    struct http_server *server = start();
+    struct buf answer = {0};
+    struct buf request = {0};
+    for (int i = 0; i < 2; i++) {
+        size_t n = i == 0 ? 100000 : 100001;
+        buf_reset(&request);
+        buf_format(&request, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", n);
+        for (size_t k = 0; k < n; k++) {
+            buf_char(&request, (char)('a' + k % 26));
+        }
+        ask_bytes(server, request.data, request.n, &answer);
+        CHECK(strstr(answer.data, i == 0 ? "HTTP/1.1 200 " : "HTTP/1.1 413 ") == answer.data);
+        if (i == 0) {
+            CHECK_UINT(strlen(body_of(&answer)), n);
+            CHECK_MEM(body_of(&answer), request.data + request.n - n, n);
+        }
+    }
+    buf_deinit(&request);
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(garbage_disturbs_nobody)
+{
+    struct http_server *server = start();
+    struct buf answer = {0};
+    ask_bytes(server, "\x16\x03\x01\x02\x00\x01garbage\r\n\r\n\r\n", 20, &answer);
+    ask_bytes(server, "GET  HTTP\r\n\r\n", 13, &answer);
+    ask(server, "GET /hello", &answer);
+    CHECK_STR(body_of(&answer), "hello nobody !");
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(a_taken_port_and_a_wrong_address_are_told)
+{
+    struct http_server *server = start();
+    struct http_server *second = NULL;
+    struct error e = {0};
+    struct http_server_options options = {.listen = http_server_address(server), .routes = routes, .n_routes = 1};
+    CHECK_ERR(http_server_open(&options, &second, &e), ERR_UNAVAILABLE);
+    static const char *const wrong[] = {"", "7480", ":", "127.0.0.1:x", "[::1:80"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        options.listen = wrong[i];
+        CHECK_ERR(http_server_open(&options, &second, &e), ERR_INVALID);
+    }
+    CHECK(second == NULL);
+    http_server_close(server);
+}
+
+TEST(metrics_are_written_as_prometheus_reads_them)
+{
+    struct buf out = {0};
+    metric_family(&out, "capstan_worker_slots", METRIC_GAUGE, "Slots by state.");
+    metric_value(&out, "capstan_worker_slots", "state=\"busy\"", 3);
+    metric_value(&out, "capstan_worker_slots", NULL, 0.5);
+    CHECK_STR(out.data, "# HELP capstan_worker_slots Slots by state.\n# TYPE capstan_worker_slots gauge\n"
+                        "capstan_worker_slots{state=\"busy\"} 3\ncapstan_worker_slots 0.5\n");
+    buf_deinit(&out);
+}
