@@ -153,6 +153,9 @@ else
     if there_are tests/integration/rpc/*.c; then
         suite_of tsan integration-rpc-tsan build/tsan/bin/integration-rpc
     fi
+    if there_are tests/e2e/*.test.js; then
+        suite_of release e2e tools/e2e.sh
+    fi
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
         suite_of release sim-crashes build/release/bin/sim --seeds 1..3 --sweep 100

@@ -27,7 +27,7 @@
     X(ERR_PRECONDITION, "failed_precondition", "the state does not allow this", 9, 409, 1)                             \
     X(ERR_STALE, "stale", "the lease or version is not current any more", 10, 409, 1)                                  \
     X(ERR_BUSY, "busy", "somebody else holds it at the moment", 14, 503, 1)                                            \
-    X(ERR_EXHAUSTED, "resource_exhausted", "a limit is reached", 8, 429, 1)                                            \
+    X(ERR_EXHAUSTED, "resource_exhausted", "a limit is reached", 8, 429, 2)                                            \
     X(ERR_UNAVAILABLE, "unavailable", "the service cannot be reached", 14, 503, 3)                                     \
     X(ERR_DEADLINE, "deadline_exceeded", "it took too long", 4, 504, 1)                                                \
     X(ERR_CANCELED, "canceled", "it was canceled", 1, 499, 1)                                                          \

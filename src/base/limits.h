@@ -100,6 +100,20 @@
 /* Errors that the check of one task tree lists before it stops. */
 #define LIMIT_TREE_ERRORS 100
 
+/*
+ * A physical plan: bytes of its text, lists and objects in it, stages, inputs of one stage, keys of one exchange, bytes of
+ * one key, bytes of a table's name, bytes of a stage's description, and errors that its check lists before it stops.
+ */
+#define LIMIT_PLAN_BYTES (16 * 1024 * 1024)
+#define LIMIT_PLAN_CONTAINERS 250000
+#define LIMIT_PLAN_STAGES 1000
+#define LIMIT_PLAN_INPUTS 1000
+#define LIMIT_PLAN_KEYS 1000
+#define LIMIT_PLAN_KEY_BYTES (64 * 1024)
+#define LIMIT_PLAN_NAME_BYTES 63
+#define LIMIT_PLAN_WORDS_BYTES (64 * 1024)
+#define LIMIT_PLAN_ERRORS 100
+
 /* Workers that a task is known to have failed on, so that the next attempt avoids them. */
 #define LIMIT_ATTEMPTS_REMEMBERED 4
 
@@ -167,6 +181,9 @@
 #define LIMIT_ARROW_METADATA_BYTES (16 * 1024 * 1024)
 #define LIMIT_ARROW_MESSAGE_BYTES (4ULL * 1024 * 1024 * 1024)
 #define LIMIT_ARROW_ROWS 2147483647
+
+/* Bytes that the compressed buffers of one Arrow message may have in all when they are not compressed any more. */
+#define LIMIT_ARROW_UNPACKED_BYTES (1024ULL * 1024 * 1024)
 
 /* Rows, bytes and milliseconds that a worker counts: exact in every language's JSON, and every store holds them. */
 #define LIMIT_QUANTITY ((1ULL << 53) - 1)

@@ -222,7 +222,7 @@ static enum err check_arguments(const struct cli *cli, struct error *e)
     } else {
         error_set(e, ERR_INVALID, "%s: an argument is missing", verb->name);
     }
-    error_hint(e, "usage: capstan %s %s", verb->name, verb->usage);
+    error_hint(e, "usage: capstan %s%s%s", verb->name, verb->usage[0] != '\0' ? " " : "", verb->usage);
     return ERR_INVALID;
 }
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/limits.h"
+
 struct unit {
     const char *name;
     int64_t factor;
@@ -166,6 +168,16 @@ static const char *split_address(const char *text, size_t *out_host_n)
     }
     *out_host_n = n;
     return colon + 1;
+}
+
+enum err value_id(const char *text, struct error *e)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t n = strspn(text, good);
+    if (n == 0 || text[n] != '\0' || n > LIMIT_WORKER_ID_BYTES) {
+        return error_set(e, ERR_INVALID, "a name has 1 to %d letters, digits, '.', '_' or '-'", LIMIT_WORKER_ID_BYTES);
+    }
+    return ERR_OK;
 }
 
 enum err value_address(const char *text, struct error *e)

@@ -38,6 +38,9 @@ MUST_USE enum err value_bool(const char *text, bool *out, struct error *e);
 /* NAME=VALUE with a name that is not empty. Writes the length of the name; the value starts after the equals sign. */
 MUST_USE enum err value_pair(const char *text, size_t *out_name_n, struct error *e);
 
+/* The name of a node: letters, digits, '.', '_' and '-', at most LIMIT_WORKER_ID_BYTES. */
+MUST_USE enum err value_id(const char *text, struct error *e);
+
 /* HOST:PORT, where an IPv6 address stands in brackets. */
 MUST_USE enum err value_address(const char *text, struct error *e);
 

@@ -141,6 +141,8 @@ enum err option_check(const struct option *option, const char *text, int64_t *ou
     case OPTION_FILE:
     case OPTION_FOLDER:
         return text[0] != '\0' ? ERR_OK : error_set(e, ERR_INVALID, "the value is empty");
+    case OPTION_ID:
+        return value_id(text, e);
     case OPTION_ADDRESS:
         return value_address(text, e);
     case OPTION_ADDRESSES:

@@ -20,6 +20,7 @@ struct cli;
 enum option_kind {
     OPTION_FLAG,      /* no argument: it is there or not */
     OPTION_TEXT,      /* anything */
+    OPTION_ID,        /* the name of a node: letters, digits, '.', '_' and '-' */
     OPTION_FILE,      /* the name of a file; completed as such */
     OPTION_FOLDER,    /* the name of a folder */
     OPTION_NUMBER,    /* a whole number between min and max */

@@ -405,7 +405,8 @@ void job_cancel(struct core *core, const struct command *command)
 {
     struct job *job = job_find(core, command->u.cancel.job_id);
     if (job == NULL) {
-        core__reply_error(core, command->reply_to, ERR_NOT_FOUND, "unknown job");
+        core__reply_error(core, command->reply_to, ERR_NOT_FOUND,
+                          arena_format(&core->fx->arena, "there is no job '%s'", command->u.cancel.job_id));
         return;
     }
     if (!job_state_is_terminal((enum job_state)job->state)) {
@@ -499,7 +500,8 @@ void job_retry(struct core *core, const struct command *command)
     const struct cmd_retry *retry = &command->u.retry;
     struct job *job = job_find(core, retry->job_id);
     if (job == NULL) {
-        core__reply_error(core, command->reply_to, ERR_NOT_FOUND, "unknown job");
+        core__reply_error(core, command->reply_to, ERR_NOT_FOUND,
+                          arena_format(&core->fx->arena, "there is no job '%s'", retry->job_id));
         return;
     }
     struct stage *from = retry->from_task == NULL ? NULL : stage_by_name(job, retry->from_task);

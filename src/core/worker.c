@@ -525,7 +525,8 @@ void worker_set(struct core *core, const struct command *command)
     const struct cmd_set_node *set = &command->u.set_node;
     struct worker *worker = worker_find(core, set->worker_id);
     if (worker == NULL) {
-        core__reply_error(core, command->reply_to, ERR_NOT_FOUND, "unknown node");
+        core__reply_error(core, command->reply_to, ERR_NOT_FOUND,
+                          arena_format(&core->fx->arena, "there is no worker '%s'", command->u.set_node.worker_id));
         return;
     }
     if (set->clear_blacklist) {

@@ -82,8 +82,8 @@ static enum err fill(struct layout *layout, const struct ArrowSchema *schema, ui
         err = fill(&layout->children[i], schema->children[i], depth + 1, making, e);
     }
     if (err == ERR_OK && schema->dictionary != NULL) {
-        if (schema->dictionary->format == NULL) {
-            return error_set(e, ERR_INVALID, "Arrow schema: a dictionary has no type");
+        if (schema->dictionary->format == NULL || schema->dictionary->dictionary != NULL) {
+            return error_set(e, ERR_INVALID, "Arrow schema: a dictionary has no type, or one of its own");
         }
         layout->dictionary_id = making->n_dictionaries++;
         layout->dictionary = mem_calloc(1, sizeof(*layout->dictionary));

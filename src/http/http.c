@@ -219,6 +219,7 @@ enum err http_server_open(const struct http_server_options *options, struct http
     if (err != ERR_OK) {
         return err;
     }
+    ASSERT(address != NULL);
     struct http_server *server = mem_calloc(1, sizeof *server);
     server->routes = options->routes;
     server->n_routes = options->n_routes;

@@ -76,6 +76,9 @@ static enum err prepare_store(const char *url, int64_t wait_ms, const sigset_t *
             return error_set(e, ERR_CANCELED, "stopped while waiting for the store");
         }
     }
+    if (err == ERR_UNAVAILABLE && strncmp(url, "sqlite:", 7) == 0) {
+        return error_set(e, ERR_INVALID, "%s", e->message); /* a file that cannot be opened is a wrong path */
+    }
     if (err == ERR_UNAVAILABLE) {
         error_hint(e, "is the database running? --store-wait says how long to wait for it");
     }

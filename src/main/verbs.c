@@ -35,14 +35,14 @@ static const struct option coordinator_options[] = {
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where others find this coordinator; else where it listens"},
-    {"node-id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
+    {"node-id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
 };
 
 static const struct option worker_options[] = {
     {"join", 0, false, OPTION_ADDRESSES, "HOST:PORT[,...]", "127.0.0.1:7400", 0, 0, "where coordinators listen"},
-    {"id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the worker's name; else one that is kept in the data folder"},
+    {"id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the worker's name; else one that is kept in the data folder"},
     {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX, "tasks at one time; else the number of cores"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", "127.0.0.1:0", 0, 0, "where other workers fetch data"},
     {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "serve /healthz and /metrics here"},

@@ -82,11 +82,20 @@ static int text_length(const char *text)
     return n > 400 ? 400 : (int)n;
 }
 
+/* libpq writes several lines, with tabs; a message is one. */
+static void make_one_line(struct error *e)
+{
+    for (char *p = e == NULL ? NULL : e->message; p != NULL && *p != '\0'; p++) {
+        *p = *p == '\n' || *p == '\t' || *p == '\r' ? ' ' : *p;
+    }
+}
+
 enum err postgres__lost(struct postgres *pg, struct error *e)
 {
     const char *text = pg->conn == NULL ? "" : PQerrorMessage(pg->conn);
     enum err err =
         error_set(e, ERR_UNAVAILABLE, "the connection to the database is lost: %.*s", text_length(text), text);
+    make_one_line(e);
     postgres__disconnect(pg);
     return err;
 }
@@ -99,6 +108,7 @@ enum err postgres__failed(struct postgres *pg, const PGresult *result, struct er
         return postgres__lost(pg, e);
     }
     enum err code = meaning_of(sqlstate);
+    pg->is_duplicate = strcmp(sqlstate, "23505") == 0;
     error_set(e, code, "the database says: %s (%s)", primary == NULL ? "an error" : primary, sqlstate);
     if (code == ERR_PRECONDITION) {
         error_hint(e, "bring the schema up to date: capstan store migrate");
@@ -203,6 +213,7 @@ static enum err connect_now(struct postgres *pg, struct error *e)
     if (status == PGRES_POLLING_FAILED) {
         const char *text = pg->conn == NULL ? "" : PQerrorMessage(pg->conn);
         error_set(e, ERR_UNAVAILABLE, "cannot connect to the database: %.*s", text_length(text), text);
+        make_one_line(e);
         postgres__disconnect(pg);
         return ERR_UNAVAILABLE;
     }

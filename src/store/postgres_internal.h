@@ -131,6 +131,7 @@ struct postgres {
     int64_t silence_ms;
     bool is_schema_checked;
     bool is_prepared;     /* the statements of commits */
+    bool is_duplicate;    /* the last error was that a unique key is taken */
     bool knows[ASK_ONCE]; /* questions that are prepared */
     bool wants_news;      /* store_listen was called */
     bool is_listening;    /* and this connection knows */

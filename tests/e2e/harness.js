@@ -474,7 +474,7 @@ export class World {
 
   logs() {
     return this.#processes
-      .filter(({ isClient, isOver, how }) => !isClient || !isOver || how.code !== 0)
+      .filter(({ isQuiet, isClient, isOver, how }) => !isQuiet && (!isClient || !isOver || how.code !== 0))
       .map(({ title, log, isOver, how }) => {
         const lines = log.trimEnd().split('\n').slice(-LOG_TAIL);
         return `---- ${title} (${isOver ? JSON.stringify(how) : 'runs'})\n${lines.join('\n')}\n`;

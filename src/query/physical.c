@@ -1,0 +1,276 @@
+/* What can be said about a physical plan, and how it is written. */
+#include "query/physical.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static const char *const exchange_names[N_EXCHANGES] = {
+    [EXCHANGE_RESULT] = "result",   [EXCHANGE_HASH] = "hash",           [EXCHANGE_RANGE] = "range",
+    [EXCHANGE_FORWARD] = "forward", [EXCHANGE_BROADCAST] = "broadcast", [EXCHANGE_GATHER] = "gather",
+};
+
+const char *exchange_name(enum exchange exchange)
+{
+    ASSERT(exchange < N_EXCHANGES);
+    return exchange_names[exchange];
+}
+
+bool exchange_is_partitioned(enum exchange exchange)
+{
+    return exchange == EXCHANGE_HASH || exchange == EXCHANGE_RANGE || exchange == EXCHANGE_FORWARD;
+}
+
+/* The partitions of the inputs that are read by partition; 0 if there are none. */
+static uint32_t partitions_read(const struct physical_plan *plan, const struct physical_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        if (!stage->inputs[i].is_whole) {
+            return plan->stages[stage->inputs[i].stage].output.partitions;
+        }
+    }
+    return 0;
+}
+
+uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage)
+{
+    ASSERT(stage < plan->n_stages);
+    const struct physical_stage *s = &plan->stages[stage];
+    if (s->n_splits > 0) {
+        return s->n_splits;
+    }
+    if (s->n_groups > 0) {
+        return s->n_groups;
+    }
+    uint32_t partitions = partitions_read(plan, s);
+    return partitions > 0 ? partitions : 1;
+}
+
+struct physical_group physical_task_group(const struct physical_plan *plan, uint32_t stage, uint32_t task)
+{
+    ASSERT(task < physical_tasks(plan, stage));
+    const struct physical_stage *s = &plan->stages[stage];
+    if (s->n_splits == 0 && s->n_groups > 0) {
+        return s->groups[task];
+    }
+    return (struct physical_group){.first = task, .last = task};
+}
+
+bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage)
+{
+    ASSERT(stage < plan->n_stages);
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        const struct physical_choice *choice = &plan->stages[i].choice;
+        if (choice->is_open && (i == stage || choice->large == stage)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *physical_required_op(const struct physical_stage *stage)
+{
+    return stage->custom.op;
+}
+
+static void write_key(struct buf *out, bool *is_first, const char *key)
+{
+    buf_text(out, *is_first ? "" : ",");
+    *is_first = false;
+    json_write_text(out, key);
+    buf_char(out, ':');
+}
+
+static void write_uint(struct buf *out, bool *is_first, const char *key, uint64_t value)
+{
+    write_key(out, is_first, key);
+    buf_format(out, "%" PRIu64, value);
+}
+
+static void write_flag(struct buf *out, bool *is_first, const char *key, bool value)
+{
+    if (value) {
+        write_key(out, is_first, key);
+        buf_text(out, "true");
+    }
+}
+
+static void write_inputs(struct buf *out, const struct physical_plan *plan, const struct physical_stage *stage)
+{
+    buf_char(out, '{');
+    bool is_first = true;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct physical_input *input = &stage->inputs[i];
+        const struct physical_stage *from = &plan->stages[input->stage];
+        write_key(out, &is_first, input->name);
+        bool is_plain = !input->is_repeated && input->is_whole != exchange_is_partitioned(from->output.exchange);
+        if (is_plain) {
+            buf_format(out, "%" PRIu32, from->id);
+            continue;
+        }
+        buf_char(out, '{');
+        bool is_first_inside = true;
+        write_uint(out, &is_first_inside, "stage", from->id);
+        if (input->is_whole) {
+            write_key(out, &is_first_inside, "read");
+            buf_text(out, "\"all\"");
+        }
+        write_flag(out, &is_first_inside, "repeated", input->is_repeated);
+        buf_char(out, '}');
+    }
+    buf_char(out, '}');
+}
+
+static void write_split(struct buf *out, const struct physical_split *split)
+{
+    bool is_first = true;
+    buf_char(out, '{');
+    write_key(out, &is_first, "file");
+    json_write_text(out, split->file);
+    if (split->scan > 0) {
+        write_uint(out, &is_first, "scan", split->scan);
+    }
+    if (split->file_index > 0) {
+        write_uint(out, &is_first, "file_index", split->file_index);
+    }
+    if (split->has_rows) {
+        write_uint(out, &is_first, "first_row", split->first_row);
+        write_uint(out, &is_first, "last_row", split->last_row);
+    }
+    write_flag(out, &is_first, "empty", split->is_empty);
+    if (split->rows > 0) {
+        write_uint(out, &is_first, "rows", split->rows);
+    }
+    if (split->bytes > 0) {
+        write_uint(out, &is_first, "bytes", split->bytes);
+    }
+    if (split->has_identity) {
+        write_uint(out, &is_first, "file_bytes", split->file_bytes);
+        write_key(out, &is_first, "file_mtime_ms");
+        json_write_int(out, split->file_mtime_ms);
+    }
+    buf_char(out, '}');
+}
+
+static void write_output(struct buf *out, const struct physical_output *output)
+{
+    bool is_first = true;
+    buf_char(out, '{');
+    write_key(out, &is_first, "exchange");
+    json_write_text(out, exchange_name(output->exchange));
+    if (output->n_keys > 0) {
+        write_key(out, &is_first, "keys");
+        for (uint32_t i = 0; i < output->n_keys; i++) {
+            buf_char(out, i == 0 ? '[' : ',');
+            json_write_text(out, output->keys[i]);
+        }
+        buf_char(out, ']');
+    }
+    if (exchange_is_partitioned(output->exchange)) {
+        write_uint(out, &is_first, "partitions", output->partitions);
+    }
+    if (output->bounds != NULL) {
+        write_key(out, &is_first, "bounds");
+        json_write_text(out, output->bounds);
+    }
+    buf_char(out, '}');
+}
+
+static void write_estimate(struct buf *out, bool *is_first, const struct physical_estimate *estimate)
+{
+    if (estimate->rows >= 0) {
+        write_key(out, is_first, "estimated_rows");
+        json_write_number(out, estimate->rows);
+    }
+    if (estimate->bytes >= 0) {
+        write_key(out, is_first, "estimated_bytes");
+        json_write_number(out, estimate->bytes);
+    }
+}
+
+/* What only plans of our own have. */
+static void write_extras(struct buf *out, bool *is_first, const struct physical_plan *plan,
+                         const struct physical_stage *stage)
+{
+    if (stage->n_groups > 0) {
+        write_key(out, is_first, "groups");
+        for (uint32_t i = 0; i < stage->n_groups; i++) {
+            buf_format(out, "%c[%" PRIu32 ",%" PRIu32 "]", i == 0 ? '[' : ',', stage->groups[i].first,
+                       stage->groups[i].last);
+        }
+        buf_char(out, ']');
+    }
+    if (stage->n_empty_if > 0) {
+        write_key(out, is_first, "empty_if");
+        for (uint32_t i = 0; i < stage->n_empty_if; i++) {
+            buf_char(out, i == 0 ? '[' : ',');
+            json_write_text(out, stage->inputs[stage->empty_if[i]].name);
+        }
+        buf_char(out, ']');
+    }
+    if (stage->choice.is_open) {
+        write_key(out, is_first, "choice");
+        bool is_first_inside = true;
+        buf_char(out, '{');
+        write_uint(out, &is_first_inside, "small", plan->stages[stage->choice.small].id);
+        write_uint(out, &is_first_inside, "large", plan->stages[stage->choice.large].id);
+        write_uint(out, &is_first_inside, "bytes", stage->choice.bytes_max);
+        buf_char(out, '}');
+    }
+    write_estimate(out, is_first, &stage->estimate);
+    if (stage->what[0] != '\0') {
+        write_key(out, is_first, "what");
+        json_write_text(out, stage->what);
+    }
+}
+
+static void write_stage(struct buf *out, const struct physical_plan *plan, const struct physical_stage *stage)
+{
+    bool is_first = true;
+    buf_char(out, '{');
+    write_uint(out, &is_first, "id", stage->id);
+    if (stage->n_inputs > 0) {
+        write_key(out, &is_first, "inputs");
+        write_inputs(out, plan, stage);
+    }
+    write_key(out, &is_first, "sql");
+    json_write_text(out, stage->sql);
+    if (stage->n_splits > 0) {
+        write_key(out, &is_first, "splits");
+        for (uint32_t i = 0; i < stage->n_splits; i++) {
+            buf_char(out, i == 0 ? '[' : ',');
+            write_split(out, &stage->splits[i]);
+        }
+        buf_char(out, ']');
+    }
+    write_key(out, &is_first, "deterministic");
+    buf_text(out, stage->is_deterministic ? "true" : "false");
+    if (stage->custom.op != NULL) {
+        write_key(out, &is_first, "custom");
+        buf_text(out, "{\"op\":");
+        json_write_text(out, stage->custom.op);
+        buf_text(out, ",\"config\":");
+        buf_text(out, stage->custom.config_json);
+        buf_char(out, '}');
+    }
+    write_extras(out, &is_first, plan, stage);
+    write_key(out, &is_first, "output");
+    write_output(out, &stage->output);
+    buf_char(out, '}');
+}
+
+void physical_write(struct buf *out, const struct physical_plan *plan)
+{
+    buf_text(out, "{\"stages\":[");
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        buf_text(out, i == 0 ? "" : ",");
+        write_stage(out, plan, &plan->stages[i]);
+    }
+    buf_char(out, ']');
+    if (plan->single_reason != NULL) {
+        buf_text(out, ",\"single\":");
+        json_write_text(out, plan->single_reason);
+    }
+    buf_char(out, '}');
+}

@@ -1,0 +1,194 @@
+/*
+ * physical.h - a query as stages: what runs, on which splits or partitions, and where its rows go.
+ *
+ * The cutter (cut.h) makes one, clients may send one, workers run it. As text it is JSON:
+ *
+ *   { "stages": [
+ *     { "id": 0, "sql": "select k, sum(v) s from read_parquet({{split}}) group by k",
+ *       "splits": [ {"file": "a.parquet"}, {"file": "b.parquet", "first_row": 0, "last_row": 122879} ],
+ *       "output": { "exchange": "hash", "keys": ["k"], "partitions": 4 } },
+ *     { "id": 1, "inputs": { "m": 0 }, "sql": "select k, sum(s) s from m group by k",
+ *       "output": { "exchange": "result" } } ] }
+ *
+ * Tasks. A stage runs one task per split; without splits one per partition of the inputs that it reads by partition;
+ * without those, one. Inputs are tables called as the plan says. How an input is read follows from its stage's exchange:
+ *
+ *   hash       by partition: (hash(keys) >> 32) % partitions, keys being SQL over the stage's columns
+ *   range      by partition, in the order of the keys, such as "c0 DESC NULLS LAST"; `bounds` names an input of the stage
+ *              with one row and one column, the list of the partitions' upper ends (physical_bounds_sql)
+ *   forward    by partition: task t writes partition t % partitions, so rows that are together stay together
+ *   broadcast  as a whole, by every task
+ *   gather     as a whole, by the one task that there is
+ *   result     not at all: these rows are the query's result, in the order of the tasks. Exactly one stage has it
+ *
+ * An input {"stage": 0, "read": "all"} is read as a whole whatever the exchange.
+ *
+ * Placeholders in a stage's SQL, outside of quotes and comments: {{task}} the number of the task; {{split}} the split's
+ * file in quotes; {{rows:x}} whether row number x of the file belongs to the split; {{file_index}} the file's number in
+ * the whole scan. With several scans in one stage they are {{split:1}}, {{rows:1:x}}, {{file_index:1}}, and a split says
+ * which "scan" it is for; in its task the other scans yield no rows. read_parquet({{split}}, …) also does without
+ * {{rows:x}}. physical_task_sql fills in all of these.
+ *
+ * Ownership: everything lies in the arena that it was read or cut into. Threads: a plan that nobody changes may be read
+ * by several.
+ */
+#ifndef CAPSTAN_QUERY_PHYSICAL_H
+#define CAPSTAN_QUERY_PHYSICAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/err.h"
+
+enum exchange {
+    EXCHANGE_RESULT,
+    EXCHANGE_HASH,
+    EXCHANGE_RANGE,
+    EXCHANGE_FORWARD,
+    EXCHANGE_BROADCAST,
+    EXCHANGE_GATHER,
+    N_EXCHANGES,
+};
+
+/* A stage that an input names may be missing from a plan that was not checked; there is no such stage here. */
+#define PHYSICAL_NO_STAGE UINT32_MAX
+
+struct physical_input {
+    const char *name;
+    uint32_t stage;   /* position in `stages` */
+    bool is_whole;    /* every task reads all of it, not its partition */
+    bool is_repeated; /* the SQL names it more than once, so it has to be kept */
+};
+
+/* Rows `first_row` to `last_row` of a file, or all of them. */
+struct physical_split {
+    const char *file;
+    uint32_t scan;       /* which of the stage's scans it is for */
+    uint32_t file_index; /* position of the file in the whole scan */
+    bool has_rows;
+    bool is_empty; /* read no row, only the columns */
+    uint64_t first_row;
+    uint64_t last_row;
+    uint64_t rows; /* about how many; 0: unknown */
+    uint64_t bytes;
+    bool has_identity; /* the next two are known: a file that changed since fails the query */
+    uint64_t file_bytes;
+    int64_t file_mtime_ms;
+};
+
+struct physical_output {
+    enum exchange exchange;
+    uint32_t partitions; /* of hash, range and forward; else 0 */
+    uint32_t n_keys;     /* of hash and range; else 0 */
+    const char **keys;
+    const char *bounds; /* of range; else NULL */
+};
+
+/* An operator of the user's own, after the SQL. */
+struct physical_custom {
+    const char *op; /* NULL: none */
+    const char *config_json;
+};
+
+/* Partitions `first` to `last`: what one task reads. */
+struct physical_group {
+    uint32_t first;
+    uint32_t last;
+};
+
+/*
+ * A choice that waits for an actual size: if stage `small` turns out to have at most `bytes_max`, this stage can read it
+ * as a whole and take the SQL of stage `large` into its own, so that the rows of that need not move. Until then neither
+ * `large` nor this stage may start (physical_is_waiting). See refine.h.
+ */
+struct physical_choice {
+    bool is_open;
+    uint32_t small;
+    uint32_t large;
+    uint64_t bytes_max;
+};
+
+/* What the planner thinks, for people. Negative: unknown. */
+struct physical_estimate {
+    double rows;
+    double bytes;
+};
+
+struct physical_stage {
+    uint32_t id; /* as in the text; elsewhere in these structs, stages are named by their position */
+    const char *sql;
+    uint32_t n_inputs;
+    struct physical_input *inputs;
+    uint32_t n_splits;
+    struct physical_split *splits;
+    bool is_deterministic;
+    struct physical_custom custom;
+    struct physical_output output;
+    uint32_t n_groups; /* 0: one task per partition */
+    struct physical_group *groups;
+    uint32_t n_empty_if; /* positions in `inputs`: if one of these has no rows, the stage has none */
+    uint32_t *empty_if;
+    struct physical_choice choice;
+    struct physical_estimate estimate;
+    const char *what; /* in words, a line per step; "" if nobody said */
+};
+
+struct physical_plan {
+    uint32_t n_stages;
+    struct physical_stage *stages; /* inputs come before their readers */
+    const char *single_reason;     /* NULL, or why the query is one task */
+};
+
+/* The name of an exchange, such as "hash". */
+const char *exchange_name(enum exchange exchange);
+
+/* Whether a stage with that exchange writes partitions, one of which each task of the next stage reads. */
+bool exchange_is_partitioned(enum exchange exchange);
+
+/* How many tasks the stage has. */
+uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage);
+
+/* Whether the stage must not start, because a choice about it is open. */
+bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage);
+
+/* The operators that a worker must have to run the stage: at most one. NULL if none. */
+const char *physical_required_op(const struct physical_stage *stage);
+
+/* Appends the plan as JSON, as in interfaces. */
+void physical_write(struct buf *out, const struct physical_plan *plan);
+
+/*
+ * Reads and checks a plan. It is foreign bytes: everything in it is looked at. ERR_INVALID if something is wrong; then
+ * all errors are in `errors`, a line each (up to LIMIT_PLAN_ERRORS), and the first in `e`. `errors` may be NULL.
+ */
+MUST_USE enum err physical_read(const char *text, size_t n, struct arena *arena, struct physical_plan **out_plan,
+                                struct buf *errors, struct error *e);
+
+/*
+ * Appends what task `task` of the stage runs: placeholders filled in, and, if the exchange has partitions, one more column
+ * in the end, an INTEGER: which partition the row belongs to. ERR_INVALID if the placeholders are wrong.
+ */
+MUST_USE enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, uint32_t stage, uint32_t task,
+                                    struct error *e);
+
+/*
+ * Appends a SELECT of all columns of the FROM item `from` and the column that says which partition a row belongs to.
+ * physical_task_sql has it already, unless the stage has an operator of the user's own: then the operator's rows are what
+ * is scattered.
+ */
+void physical_scatter_sql(struct buf *sql, const struct physical_stage *stage, uint32_t task, const char *from);
+
+/* The name of that column. */
+#define PHYSICAL_PARTITION_COLUMN "capstan_partition"
+
+/* Appends a BLOB in SQL that sorts as the keys do, each of which may end in an order such as DESC NULLS LAST. */
+void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n);
+
+/* The partitions of its inputs that a task reads (those that are read by partition). */
+struct physical_group physical_task_group(const struct physical_plan *plan, uint32_t stage, uint32_t task);
+
+#endif

@@ -1,0 +1,232 @@
+/* What the stages of a physical plan mean together. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "query/physical.h"
+#include "query/physical_internal.h"
+
+/* The position of the stage with that id; PHYSICAL_NO_STAGE if there is none. */
+static uint32_t find_stage(const struct physical_plan *plan, uint32_t id)
+{
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (plan->stages[i].id == id) {
+            return i;
+        }
+    }
+    return PHYSICAL_NO_STAGE;
+}
+
+static void check_ids(struct plan_reader *r)
+{
+    const struct physical_plan *plan = r->plan;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (plan->stages[i].id == plan->stages[j].id) {
+                physical__complain(r, &plan->stages[i], "the id occurs twice");
+                break;
+            }
+        }
+    }
+}
+
+/* Replaces ids by positions. */
+static void resolve_inputs(struct plan_reader *r, struct physical_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        struct physical_input *input = &stage->inputs[i];
+        uint32_t id = input->stage;
+        input->stage = find_stage(r->plan, id);
+        if (input->stage == PHYSICAL_NO_STAGE) {
+            physical__complain(r, stage, "input \"%s\" names stage %" PRIu32 ", which there is not", input->name, id);
+            continue;
+        }
+        const struct physical_stage *from = &r->plan->stages[input->stage];
+        if (from->output.exchange == EXCHANGE_RESULT) {
+            physical__complain(r, stage, "input \"%s\" reads stage %" PRIu32 ", whose rows are the result", input->name,
+                               id);
+        }
+        input->is_whole = input->is_whole || !exchange_is_partitioned(from->output.exchange);
+    }
+}
+
+/* Replaces the ids of a choice by positions. */
+static void resolve_choice(struct plan_reader *r, struct physical_stage *stage)
+{
+    struct physical_choice *choice = &stage->choice;
+    bool has_small = false;
+    bool has_large = false;
+    if (!choice->is_open) {
+        return;
+    }
+    choice->small = find_stage(r->plan, choice->small);
+    choice->large = find_stage(r->plan, choice->large);
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        has_small = has_small || (!stage->inputs[i].is_whole && stage->inputs[i].stage == choice->small);
+        has_large = has_large || (!stage->inputs[i].is_whole && stage->inputs[i].stage == choice->large);
+    }
+    if (!has_small || !has_large || choice->small == choice->large || stage->n_groups > 0) {
+        physical__complain(r, stage, "a choice is between two inputs that are read by partition");
+    }
+}
+
+/* How the stage's tasks follow from splits and inputs. */
+static void check_tasks(struct plan_reader *r, const struct physical_stage *stage)
+{
+    const struct physical_stage *first = NULL;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct physical_stage *from = &r->plan->stages[stage->inputs[i].stage];
+        if (stage->inputs[i].is_whole) {
+            continue;
+        }
+        if (first != NULL && first->output.partitions != from->output.partitions) {
+            physical__complain(r, stage,
+                               "stages %" PRIu32 " and %" PRIu32 " are read by partition, but have %" PRIu32
+                               " and %" PRIu32 " of them",
+                               first->id, from->id, first->output.partitions, from->output.partitions);
+        }
+        first = first == NULL ? from : first;
+    }
+    if (first != NULL && stage->n_splits > 0) {
+        physical__complain(r, stage, "it has splits, and reads stage %" PRIu32 " by partition: one task per what?",
+                           first->id);
+    }
+    if (stage->n_groups > 0 && (first == NULL || stage->n_splits > 0 ||
+                                stage->groups[stage->n_groups - 1].last + 1 != first->output.partitions)) {
+        physical__complain(r, stage, "\"groups\" must take up all partitions of the inputs");
+    }
+}
+
+static void check_gather(struct plan_reader *r, uint32_t at)
+{
+    const struct physical_stage *stage = &r->plan->stages[at];
+    if (physical_tasks(r->plan, at) == 1) {
+        return;
+    }
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct physical_stage *from = &r->plan->stages[stage->inputs[i].stage];
+        if (from->output.exchange == EXCHANGE_GATHER) {
+            physical__complain(r, stage, "it has several tasks, but stage %" PRIu32 " is gathered for one", from->id);
+        }
+    }
+}
+
+static void check_bounds(struct plan_reader *r, const struct physical_stage *stage)
+{
+    if (stage->output.exchange != EXCHANGE_RANGE) {
+        return;
+    }
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        if (strcmp(stage->inputs[i].name, stage->output.bounds) == 0 && stage->inputs[i].is_whole) {
+            return;
+        }
+    }
+    physical__complain(r, stage, "the \"bounds\" of its range exchange must be an input that is read as a whole");
+}
+
+static uint32_t count_readers(const struct physical_plan *plan, uint32_t stage)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        for (uint32_t k = 0; k < plan->stages[i].n_inputs; k++) {
+            n += plan->stages[i].inputs[k].stage == stage ? 1 : 0;
+        }
+    }
+    return n;
+}
+
+static void check_readers(struct plan_reader *r)
+{
+    const struct physical_plan *plan = r->plan;
+    uint32_t n_results = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        const struct physical_stage *stage = &plan->stages[i];
+        n_results += stage->output.exchange == EXCHANGE_RESULT ? 1 : 0;
+        if (stage->output.exchange != EXCHANGE_RESULT && count_readers(plan, i) == 0) {
+            physical__complain(r, stage, "nobody reads it");
+        }
+        if (stage->choice.is_open && count_readers(plan, stage->choice.large) != 1) {
+            physical__complain(r, stage, "the large side of its choice has other readers");
+        }
+    }
+    if (n_results != 1) {
+        physical__complain(r, NULL, "exactly one stage must have the exchange \"result\", %" PRIu32 " have", n_results);
+    }
+}
+
+/* Moves the stages into an order in which inputs come first: `order` says which comes where. */
+static void apply_order(struct plan_reader *r, const uint32_t *order)
+{
+    struct physical_plan *plan = r->plan;
+    struct physical_stage *sorted = arena_zalloc(r->arena, plan->n_stages * sizeof *sorted);
+    uint32_t *place = arena_zalloc(r->arena, plan->n_stages * sizeof *place);
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        place[order[i]] = i;
+        sorted[i] = plan->stages[order[i]];
+    }
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        for (uint32_t k = 0; k < sorted[i].n_inputs; k++) {
+            sorted[i].inputs[k].stage = place[sorted[i].inputs[k].stage];
+        }
+        if (sorted[i].choice.is_open) {
+            sorted[i].choice.small = place[sorted[i].choice.small];
+            sorted[i].choice.large = place[sorted[i].choice.large];
+        }
+    }
+    plan->stages = sorted;
+}
+
+/* Sorts the stages; complains if they read each other in a circle. */
+static void sort_stages(struct plan_reader *r)
+{
+    const struct physical_plan *plan = r->plan;
+    uint32_t *order = arena_zalloc(r->arena, plan->n_stages * sizeof *order);
+    bool *is_placed = arena_zalloc(r->arena, plan->n_stages * sizeof *is_placed);
+    uint32_t n = 0;
+    for (bool has_moved = true; has_moved;) {
+        has_moved = false;
+        for (uint32_t i = 0; i < plan->n_stages; i++) {
+            bool is_ready = !is_placed[i];
+            for (uint32_t k = 0; k < plan->stages[i].n_inputs && is_ready; k++) {
+                is_ready = is_placed[plan->stages[i].inputs[k].stage];
+            }
+            if (is_ready) {
+                is_placed[i] = true;
+                order[n++] = i;
+                has_moved = true;
+            }
+        }
+    }
+    if (n == plan->n_stages) {
+        apply_order(r, order);
+        return;
+    }
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (!is_placed[i]) {
+            physical__complain(r, &plan->stages[i], "it reads, over others or by itself, its own rows");
+        }
+    }
+}
+
+void physical__check(struct plan_reader *r)
+{
+    uint32_t n = r->plan->n_stages;
+    check_ids(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (r->is_good[i]) {
+            resolve_inputs(r, &r->plan->stages[i]);
+            resolve_choice(r, &r->plan->stages[i]);
+        }
+    }
+    if (r->n_errors > 0) {
+        return; /* what follows needs inputs that are there */
+    }
+    check_readers(r);
+    for (uint32_t i = 0; i < n; i++) {
+        check_tasks(r, &r->plan->stages[i]);
+        check_bounds(r, &r->plan->stages[i]);
+    }
+    for (uint32_t i = 0; i < n && r->n_errors == 0; i++) {
+        check_gather(r, i);
+    }
+    sort_stages(r);
+}

@@ -1,0 +1,334 @@
+/*
+ * What one task runs: the stage's SQL with its placeholders filled in, and the column that says which partition a row
+ * belongs to.
+ *
+ * Placeholders count only outside of quotes and comments, since texts of the user's query, which may look like one, are
+ * inside of quotes in our SQL.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "query/physical.h"
+#include "query/physical_internal.h"
+#include "query/plan.h"
+
+struct filler {
+    struct buf *out;
+    const struct physical_stage *stage;
+    const struct physical_split *split; /* of the task; NULL if the stage has none */
+    uint32_t task;
+    bool has_rows_placeholder;
+    uint32_t depth;       /* of brackets */
+    uint32_t close_depth; /* a read_parquet( that was opened here gets a condition when it closes; 0: none */
+    struct error *e;
+};
+
+/* The length of a quoted text, name or comment at `p`; 0 if there is none. An open end goes to the end of the SQL. */
+static size_t skip_quoted(const char *p, bool is_after_word)
+{
+    size_t n = 0;
+    if (p[0] == '\'' || p[0] == '"') {
+        for (n = 1; p[n] != '\0'; n++) {
+            if (p[n] == p[0] && p[n + 1] == p[0]) {
+                n++;
+            } else if (p[n] == p[0]) {
+                return n + 1;
+            }
+        }
+        return n;
+    }
+    if ((p[0] == 'e' || p[0] == 'E') && p[1] == '\'' && !is_after_word) {
+        for (n = 2; p[n] != '\0' && p[n] != '\''; n++) {
+            n += p[n] == '\\' && p[n + 1] != '\0' ? 1 : 0;
+        }
+        return p[n] == '\0' ? n : n + 1;
+    }
+    if (p[0] == '-' && p[1] == '-') {
+        return strcspn(p, "\n");
+    }
+    if (p[0] == '/' && p[1] == '*') {
+        const char *end = strstr(p + 2, "*/");
+        return end == NULL ? strlen(p) : (size_t)(end + 2 - p);
+    }
+    if (p[0] == '$' && !is_after_word) {
+        for (n = 1; isalpha((unsigned char)p[n]) || p[n] == '_'; n++) {
+        }
+        if (p[n] == '$') {
+            n++;
+            for (const char *end = p + n; (end = strchr(end, '$')) != NULL; end++) {
+                if (strncmp(end, p, n) == 0) {
+                    return (size_t)(end - p) + n;
+                }
+            }
+            return strlen(p);
+        }
+    }
+    return 0;
+}
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* Any split of the scan, for its file; NULL if it has none. */
+static const struct physical_split *split_of_scan(const struct filler *f, uint32_t scan)
+{
+    if (f->split != NULL && f->split->scan == scan) {
+        return f->split;
+    }
+    for (uint32_t i = 0; i < f->stage->n_splits; i++) {
+        if (f->stage->splits[i].scan == scan) {
+            return &f->stage->splits[i];
+        }
+    }
+    return NULL;
+}
+
+static void write_rows(struct filler *f, uint32_t scan, const char *expression, size_t n)
+{
+    if (f->split == NULL || f->split->scan != scan || f->split->is_empty) {
+        buf_text(f->out, "false");
+    } else if (f->split->has_rows) {
+        buf_char(f->out, '(');
+        buf_append(f->out, expression, n);
+        buf_format(f->out, " BETWEEN %" PRIu64 " AND %" PRIu64 ")", f->split->first_row, f->split->last_row);
+    } else {
+        buf_text(f->out, "true");
+    }
+}
+
+/* Takes "read_parquet(" from the end of what is written; false if it is not there. */
+static bool take_back_call(struct buf *out)
+{
+    static const char name[] = "read_parquet";
+    size_t n = out->n;
+    while (n > 0 && isspace((unsigned char)out->data[n - 1])) {
+        n--;
+    }
+    if (n == 0 || out->data[n - 1] != '(') {
+        return false;
+    }
+    n--;
+    while (n > 0 && isspace((unsigned char)out->data[n - 1])) {
+        n--;
+    }
+    if (n < sizeof name - 1 || strncasecmp(out->data + n - (sizeof name - 1), name, sizeof name - 1) != 0) {
+        return false;
+    }
+    n -= sizeof name - 1;
+    if (n > 0 && (is_word(out->data[n - 1]) || out->data[n - 1] == '.')) {
+        return false;
+    }
+    out->n = n;
+    out->data[n] = '\0';
+    return true;
+}
+
+static enum err write_file(struct filler *f, uint32_t scan)
+{
+    const struct physical_split *split = split_of_scan(f, scan);
+    if (split == NULL) {
+        return error_set(f->e, ERR_INVALID, "stage %" PRIu32 ": {{split}} without splits for it", f->stage->id);
+    }
+    bool needs_condition = !f->has_rows_placeholder && (split != f->split || split->has_rows || split->is_empty);
+    if (needs_condition) {
+        if (f->close_depth != 0 || !take_back_call(f->out)) {
+            error_set(f->e, ERR_INVALID, "stage %" PRIu32 ": {{split}} of rows has to be in read_parquet({{split}})",
+                      f->stage->id);
+            error_hint(f->e, "or add the condition {{rows:file_row_number}}");
+            return ERR_INVALID;
+        }
+        buf_text(f->out, "(SELECT * EXCLUDE (file_row_number) FROM read_parquet(");
+        f->close_depth = f->depth;
+    }
+    sql_write_text(f->out, split->file, strlen(split->file));
+    buf_text(f->out, needs_condition ? ", file_row_number = true" : "");
+    return ERR_OK;
+}
+
+/* The number of a scan in "2}}" or "2:x}}"; 0 if there is none. Moves on behind it. */
+static uint32_t read_scan_number(const char **p)
+{
+    char *end = NULL;
+    if (!isdigit((unsigned char)**p)) {
+        return 0;
+    }
+    unsigned long number = strtoul(*p, &end, 10);
+    if (*end != ':' && *end != '}') {
+        return 0;
+    }
+    *p = *end == ':' ? end + 1 : end;
+    return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
+/* Fills in the placeholder at `p`, which starts with {{ and ends before `end`. */
+static enum err fill_one(struct filler *f, const char *p, const char *end)
+{
+    const char *name = p + 2;
+    size_t n_name = strcspn(name, ":}");
+    const char *rest = name[n_name] == ':' ? name + n_name + 1 : name + n_name;
+    if (n_name == 4 && strncmp(name, "task", 4) == 0) {
+        buf_format(f->out, "%" PRIu32, f->task);
+        return ERR_OK;
+    }
+    if (n_name == 5 && strncmp(name, "split", 5) == 0) {
+        return write_file(f, read_scan_number(&rest));
+    }
+    if (n_name == 10 && strncmp(name, "file_index", 10) == 0) {
+        const struct physical_split *split = split_of_scan(f, read_scan_number(&rest));
+        buf_format(f->out, "%" PRIu32, split == NULL ? 0 : split->file_index);
+        return ERR_OK;
+    }
+    if (n_name == 4 && strncmp(name, "rows", 4) == 0) {
+        uint32_t scan = read_scan_number(&rest);
+        write_rows(f, scan, rest, (size_t)(end - rest));
+        return ERR_OK;
+    }
+    return error_set(f->e, ERR_INVALID, "stage %" PRIu32 ": unknown placeholder {{%.*s}}", f->stage->id,
+                     (int)(end - name < 40 ? end - name : 40), name);
+}
+
+static void copy_char(struct filler *f, char c)
+{
+    buf_char(f->out, c);
+    if (c == '(') {
+        f->depth++;
+    } else if (c == ')' && f->depth > 0) {
+        if (f->close_depth == f->depth) {
+            const struct physical_split *split = f->split;
+            buf_text(f->out, " WHERE ");
+            write_rows(f, split == NULL ? 0 : split->scan, "file_row_number", strlen("file_row_number"));
+            buf_char(f->out, ')');
+            f->close_depth = 0;
+        }
+        f->depth--;
+    }
+}
+
+static enum err fill(struct filler *f, const char *sql)
+{
+    bool is_after_word = false;
+    for (const char *p = sql; *p != '\0';) {
+        size_t n = skip_quoted(p, is_after_word);
+        if (n > 0) {
+            buf_append(f->out, p, n);
+            p += n;
+            is_after_word = false;
+            continue;
+        }
+        const char *end = p[0] == '{' && p[1] == '{' ? strstr(p, "}}") : NULL;
+        if (end != NULL) {
+            enum err err = fill_one(f, p, end);
+            if (err != ERR_OK) {
+                return err;
+            }
+            p = end + 2;
+            continue;
+        }
+        is_after_word = is_word(*p);
+        copy_char(f, *p++);
+    }
+    return ERR_OK;
+}
+
+/* "c0 DESC NULLS LAST" → the expression's length, and the rest, which says how to sort. */
+size_t physical__key_order(const char *key, const char **out_order)
+{
+    static const char *const orders[] = {"ASC NULLS FIRST", "ASC NULLS LAST", "DESC NULLS FIRST", "DESC NULLS LAST"};
+    size_t n = strlen(key);
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+        size_t n_order = strlen(orders[i]);
+        if (n > n_order + 1 && key[n - n_order - 1] == ' ' && strcmp(key + n - n_order, orders[i]) == 0) {
+            *out_order = orders[i];
+            return n - n_order - 1;
+        }
+    }
+    *out_order = "ASC NULLS LAST";
+    return n;
+}
+
+void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n)
+{
+    buf_text(sql, "create_sort_key(");
+    for (uint32_t i = 0; i < n; i++) {
+        const char *order = NULL;
+        size_t n_key = physical__key_order(keys[i], &order);
+        buf_text(sql, i == 0 ? "" : ", ");
+        buf_append(sql, keys[i], n_key);
+        buf_format(sql, ", '%s'", order);
+    }
+    buf_char(sql, ')');
+}
+
+static void write_partition(struct buf *sql, const struct physical_output *output, uint32_t task)
+{
+    buf_text(sql, "CAST(");
+    if (output->exchange == EXCHANGE_FORWARD) {
+        buf_format(sql, "%" PRIu32, task % output->partitions);
+    } else if (output->exchange == EXCHANGE_HASH) {
+        buf_text(sql, "(hash(");
+        for (uint32_t i = 0; i < output->n_keys; i++) {
+            buf_text(sql, i == 0 ? "" : ", ");
+            buf_text(sql, output->keys[i]);
+        }
+        buf_format(sql, ") >> 32) %% %" PRIu32, output->partitions);
+    } else {
+        buf_text(sql, "len(list_filter((SELECT * FROM ");
+        sql_write_name(sql, output->bounds);
+        buf_text(sql, "), lambda capstan_bound: capstan_bound < ");
+        physical_write_sort_key(sql, (const char *const *)output->keys, output->n_keys);
+        buf_text(sql, "))");
+    }
+    buf_text(sql, " AS INTEGER)");
+}
+
+void physical_scatter_sql(struct buf *sql, const struct physical_stage *stage, uint32_t task, const char *from)
+{
+    ASSERT(exchange_is_partitioned(stage->output.exchange));
+    buf_text(sql, "SELECT *, ");
+    write_partition(sql, &stage->output, task);
+    buf_format(sql, " AS " PHYSICAL_PARTITION_COLUMN " FROM %s", from);
+}
+
+/* The length of the SQL without white space and semicolons in the end. */
+static size_t trimmed(const char *sql)
+{
+    size_t n = strlen(sql);
+    while (n > 0 && (isspace((unsigned char)sql[n - 1]) || sql[n - 1] == ';')) {
+        n--;
+    }
+    return n;
+}
+
+enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, uint32_t stage, uint32_t task,
+                           struct error *e)
+{
+    ASSERT(task < physical_tasks(plan, stage));
+    const struct physical_stage *s = &plan->stages[stage];
+    struct buf body = {0};
+    struct filler f = {
+        .out = &body,
+        .stage = s,
+        .split = s->n_splits > 0 ? &s->splits[task] : NULL,
+        .task = task,
+        .has_rows_placeholder = strstr(s->sql, "{{rows:") != NULL,
+        .e = e,
+    };
+    bool is_scattered = s->custom.op == NULL && exchange_is_partitioned(s->output.exchange);
+    buf_text(&body, is_scattered ? "(" : "");
+    enum err err = fill(&f, s->sql);
+    if (err == ERR_OK && is_scattered) {
+        body.n = trimmed(body.data);
+        body.data[body.n] = '\0';
+        buf_text(&body, "\n)"); /* the SQL may end in a comment */
+        physical_scatter_sql(sql, s, task, body.data);
+    } else if (err == ERR_OK) {
+        buf_append(sql, body.data, body.n);
+    }
+    buf_deinit(&body);
+    return err;
+}

@@ -1,0 +1,64 @@
+/*
+ * split.h - what files hold, and how a scan is shared out among tasks.
+ *
+ * The metadata of all Parquet files of a plan is read once (split_catalog_load); after that, cutting needs no files.
+ * A split is a file, or rows of one: whole row groups, so that no row group is read by two tasks. Files of CSV and JSON
+ * are never split.
+ *
+ * Ownership: all lies in the arena given. Threads: a catalog that is loaded may be read by several.
+ */
+#ifndef CAPSTAN_QUERY_SPLIT_H
+#define CAPSTAN_QUERY_SPLIT_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "query/physical.h"
+#include "query/plan.h"
+#include "query/planner.h"
+
+struct split_group {
+    uint64_t rows;
+    uint64_t bytes; /* compressed, as in the file */
+};
+
+struct split_file {
+    const char *path;
+    uint64_t rows;
+    uint64_t bytes;
+    bool has_identity; /* the time is known; not so for files behind a URL */
+    int64_t mtime_ms;
+    uint32_t n_groups;
+    struct split_group *groups;
+};
+
+struct split_catalog {
+    uint32_t n_files;
+    struct split_file *files; /* sorted by path */
+};
+
+/* Reads the metadata of all Parquet files that the plan scans. */
+MUST_USE enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
+                                     struct split_catalog **out_catalog, struct error *e);
+
+/* NULL if it is not there. */
+const struct split_file *split_find(const struct split_catalog *catalog, const char *path);
+
+struct split_total {
+    uint64_t rows;
+    uint64_t bytes;
+};
+
+/* What all files of the scan hold together. Files that the catalog does not know count as nothing. */
+struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan);
+
+/*
+ * The splits of a scan with files, at least one: a file ends a split, and so does a row group with which it has
+ * `bytes_target` bytes.
+ */
+void split_scan(const struct split_catalog *catalog, const struct scan *scan, uint64_t bytes_target,
+                struct arena *arena, struct physical_split **out_splits, uint32_t *out_n);
+
+#endif

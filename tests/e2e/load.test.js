@@ -1,0 +1,72 @@
+// Strangers in numbers: what they cost the others. Runs alone, since it measures.
+import net from 'node:net';
+import { assert, scenario, sleep, slowness } from './harness.js';
+
+const IDLE = 5000;
+const SAMPLES = 200;
+const MIB = 1024 * 1024;
+const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00', 'latin1');
+
+// The time of one task from submit to result, in the middle of many.
+async function latency(cluster) {
+  const times = [];
+  for (let i = 0; i < SAMPLES; i++) {
+    const started = process.hrtime.bigint();
+    const id = await cluster.submit([sleep('t', 0)]);
+    await cluster.end(id);
+    times.push(Number(process.hrtime.bigint() - started) / 1e6);
+  }
+  return times.sort((a, b) => a - b)[SAMPLES / 2];
+}
+
+function connect(address, onOpen) {
+  const [host, port] = address.split(':');
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(Number(port), host, () => {
+      onOpen?.(socket);
+      resolve(socket);
+    });
+    socket.on('error', reject).on('data', () => {});
+  });
+}
+
+scenario('5,000 idle connections and a client that sends garbage cost the others little', { ms: 180000 }, async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  await latency(cluster); // warm
+  const before = { p50: await latency(cluster), ...cluster.coordinator.usage() };
+  const sockets = [];
+  world.atEnd(() => sockets.forEach((socket) => socket.destroy()));
+  for (let i = 0; i < IDLE; i += 100) {
+    // One half says nothing at all, the other opens HTTP/2 and then nothing.
+    const batch = Array.from({ length: 100 }, (_, k) => connect(cluster.address, k % 2 === 0 ? undefined : (socket) => socket.write(preface)));
+    sockets.push(...(await Promise.all(batch)));
+  }
+  assert.equal(sockets.length, IDLE);
+  const idle = { p50: await latency(cluster), ...cluster.coordinator.usage() };
+  let isOver = false;
+  let sent = 0;
+  const noise = Buffer.from(Array.from({ length: 16384 }, (_, i) => (i * 7919) % 251));
+  const spam = (async () => {
+    while (!isOver) {
+      const socket = await connect(cluster.address).catch(() => undefined);
+      if (!socket) continue;
+      socket.on('error', () => {});
+      const text = sent % 3 === 0 ? Buffer.concat([preface, noise]) : noise;
+      await new Promise((resolve) => socket.write(text, resolve));
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      socket.destroy();
+      sent++;
+    }
+  })();
+  const spammed = { p50: await latency(cluster), ...cluster.coordinator.usage() };
+  isOver = true;
+  await spam;
+  const told = ({ p50, rss, threads }) => `p50 ${p50.toFixed(2)} ms, ${Math.round(rss / MIB)} MiB, ${threads} threads`;
+  console.log(`alone: ${told(before)}; ${IDLE} idle: ${told(idle)}; and garbage (${sent} times): ${told(spammed)}`);
+  assert.ok(sent > 10, `${sent} times garbage`);
+  // Half a millisecond is the noise of the machine.
+  assert.ok(idle.p50 <= 2 * before.p50 + 0.5, 'p50 with idle connections');
+  assert.ok(spammed.p50 <= 2 * before.p50 + 0.5, 'p50 with idle connections and garbage');
+  assert.ok(spammed.rss < before.rss + slowness * 256 * MIB, 'memory is bounded');
+  assert.ok(spammed.threads <= before.threads + 8, 'threads do not grow with connections');
+});
