@@ -55,18 +55,19 @@ ulimit -n "$(ulimit -Hn)" 2>/dev/null || :
 
 # Most tests wait for leases and back-offs rather than compute, so several files run at a time. What measures runs alone.
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.status"' EXIT
 status=0
 run() { # CONCURRENCY FILE...
     concurrency=$1
     shift
-    "$node" --test --test-concurrency="$concurrency" ${name:+--test-name-pattern="$name"} \
-        --test-reporter=./tests/e2e/reporter.js --test-reporter-destination=stdout "$@" >"$log" || status=1
-    sed '$d' "$log"
+    {
+        "$node" --test --test-concurrency="$concurrency" ${name:+--test-name-pattern="$name"} \
+            --test-reporter=./tests/e2e/reporter.js --test-reporter-destination=stdout "$@" || echo failed >"$log.status"
+    } | tee "$log"
+    [ ! -e "$log.status" ] || status=1
     counts=$(tail -n 1 "$log" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p')
     [ -n "$counts" ] || {
         echo 'e2e.sh: the test runner died' >&2
-        tail -n 1 "$log"
         exit 1
     }
     passed=$((passed + ${counts% *}))

@@ -102,6 +102,11 @@ static void pg_arrays(struct buf *sql, const struct table *table, enum op_kind w
     }
 }
 
+/*
+ * Rows that exist are found one by one along the key, by a subquery that the planner cannot turn around. A plain join would
+ * be planned anew whenever the server has looked at task_leases while that was empty, and then compare every lease with
+ * every row of the batch: the bare engine would look slow, and we fast.
+ */
 static void pg_sql(struct buf *sql, const struct table *table, enum op_kind what)
 {
     const char *separator = " SET ";
@@ -113,20 +118,22 @@ static void pg_sql(struct buf *sql, const struct table *table, enum op_kind what
     buf_format(sql, what == OP_GONE ? "DELETE FROM capstan.%s t" : "UPDATE capstan.%s t", table->name);
     for (uint32_t i = 0; i < table->n_columns && what == OP_CHANGED; i++) {
         if (table->columns[i].role == ROLE_CHANGES) {
-            buf_format(sql, "%s%s = u.c%u", separator, table->columns[i].name, i);
+            buf_format(sql, "%s%s = k.c%u", separator, table->columns[i].name, i);
             separator = ", ";
         }
     }
     buf_text(sql, what == OP_GONE ? " USING (" : " FROM (");
+    buf_text(sql, "SELECT u.*, l.at FROM (");
     pg_arrays(sql, table, what);
-    buf_text(sql, ") u");
+    buf_format(sql, ") u, LATERAL (SELECT x.ctid AS at FROM capstan.%s x", table->name);
     separator = " WHERE ";
     for (uint32_t i = 0; i < table->n_columns; i++) {
         if (is_key(table, what, i)) {
-            buf_format(sql, "%st.%s = u.c%u", separator, table->columns[i].name, i);
+            buf_format(sql, "%sx.%s = u.c%u", separator, table->columns[i].name, i);
             separator = " AND ";
         }
     }
+    buf_text(sql, " LIMIT 1) l) k WHERE t.ctid = k.at");
 }
 
 /* ---- opening ---- */

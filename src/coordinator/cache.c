@@ -28,6 +28,7 @@ struct cache {
     struct map entries;
     struct list order;
     size_t bytes_max;
+    uint64_t n_cleared;
     struct cache_stats stats;
 };
 
@@ -82,6 +83,7 @@ struct cache *cache_new(size_t bytes_max)
 void cache_clear(struct cache *cache)
 {
     pthread_mutex_lock(&cache->lock);
+    cache->n_cleared++;
     for (struct list *first; (first = list_first(&cache->order)) != NULL;) {
         drop(cache, CONTAINER_OF(first, struct entry, in_order));
     }
@@ -117,6 +119,18 @@ static struct entry *entry_new(uint64_t hash, const struct cache_key *key, const
     return entry;
 }
 
+/* The lock is held. */
+static void add(struct cache *cache, struct entry *entry)
+{
+    map_put(&cache->entries, entry->hash, entry);
+    list_push_back(&cache->order, &entry->in_order);
+    cache->stats.entries++;
+    cache->stats.bytes += cost_of(entry);
+    while (cache->stats.bytes > cache->bytes_max) {
+        drop(cache, CONTAINER_OF(list_first(&cache->order), struct entry, in_order));
+    }
+}
+
 void cache_put(struct cache *cache, const struct cache_key *key, const void *bytes, size_t n)
 {
     uint64_t hash = hash_of(cache, key);
@@ -127,15 +141,35 @@ void cache_put(struct cache *cache, const struct cache_key *key, const void *byt
         drop(cache, old);
     }
     if (entry != NULL) {
-        map_put(&cache->entries, hash, entry);
-        list_push_back(&cache->order, &entry->in_order);
-        cache->stats.entries++;
-        cache->stats.bytes += cost_of(entry);
-        while (cache->stats.bytes > cache->bytes_max) {
-            drop(cache, CONTAINER_OF(list_first(&cache->order), struct entry, in_order));
-        }
+        add(cache, entry);
     }
     pthread_mutex_unlock(&cache->lock);
+}
+
+uint64_t cache_mark(struct cache *cache)
+{
+    pthread_mutex_lock(&cache->lock);
+    uint64_t mark = cache->n_cleared;
+    pthread_mutex_unlock(&cache->lock);
+    return mark;
+}
+
+void cache_fill(struct cache *cache, uint64_t mark, const struct cache_key *key, const void *bytes, size_t n)
+{
+    uint64_t hash = hash_of(cache, key);
+    if (n > cache->bytes_max / 4) {
+        return;
+    }
+    struct entry *entry = entry_new(hash, key, bytes, n);
+    pthread_mutex_lock(&cache->lock);
+    bool is_wanted = mark == cache->n_cleared && map_get(&cache->entries, hash, is_entry, key) == NULL;
+    if (is_wanted) {
+        add(cache, entry);
+    }
+    pthread_mutex_unlock(&cache->lock);
+    if (!is_wanted) {
+        mem_free(entry);
+    }
 }
 
 bool cache_get(struct cache *cache, const struct cache_key *key, struct arena *arena, const void **out_bytes,

@@ -32,6 +32,13 @@ void cache_free(struct cache *cache); /* NULL ok */
 /* Replaces what was there. `n` 0: the task has no result. Entries of more than a quarter of the whole are not kept. */
 void cache_put(struct cache *cache, const struct cache_key *key, const void *bytes, size_t n);
 
+/*
+ * The same for what was read from the store: only if there is no entry yet, which would be newer, and the cache has not
+ * been emptied since `mark`, which is cache_mark's answer from before the read.
+ */
+uint64_t cache_mark(struct cache *cache);
+void cache_fill(struct cache *cache, uint64_t mark, const struct cache_key *key, const void *bytes, size_t n);
+
 /* Copies the entry into the arena. False if there is none. */
 bool cache_get(struct cache *cache, const struct cache_key *key, struct arena *arena, const void **out_bytes,
                size_t *out_n);

@@ -6,7 +6,8 @@
  * nor the pollers wait for the store or for JSON.
  *
  * A task whose inputs cannot be put together (a path that no result has) fails on the spot, as if its worker had said
- * so. Tasks whose worker has gone meanwhile are given back.
+ * so. Tasks whose worker has gone meanwhile are given back, and so are those that do not fit into the message any more,
+ * for the next poll. If the store does not answer, nothing is handed out, and the worker is told to come again.
  */
 #include <string.h>
 
@@ -16,6 +17,10 @@
 #include "core/command.h"
 #include "wire/reply.h"
 #include "wire/template.h"
+
+/* Of all inputs in one answer: half of what the worker's side takes. */
+#define ANSWER_BYTES_MAX (LIMIT_WIRE_BYTES / 2)
+_Static_assert(ANSWER_BYTES_MAX >= LIMIT_FILLED_BYTES, "an answer has room for any one task");
 
 /* What an assignment's inputs are made of; beside the message that they go into. */
 struct part {
@@ -79,12 +84,13 @@ static enum err find_inputs(struct exchange *exchange, struct clerk *clerk, cons
     if (cache_get(exchange->service->cache, &key, arena, out_bytes, out_n)) {
         return ERR_OK;
     }
+    uint64_t mark = cache_mark(exchange->service->cache);
     enum err err = clerk_store(clerk, &store, e);
     if (err == ERR_OK) {
         err = clerk_note(clerk, store_payload(store, key.job_id, key.digest, arena, out_bytes, out_n, e));
     }
     if (err == ERR_OK) {
-        cache_put(exchange->service->cache, &key, *out_bytes, *out_n);
+        cache_fill(exchange->service->cache, mark, &key, *out_bytes, *out_n);
     }
     return err;
 }
@@ -113,6 +119,7 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
     }
     struct store *store;
     struct task_result *found = arena_zalloc(arena, n_missing * sizeof *found);
+    uint64_t mark = cache_mark(exchange->service->cache);
     enum err err = clerk_store(clerk, &store, e);
     if (err == ERR_OK) {
         err = clerk_note(clerk, store_results(store, part->ref.task.job_id, stages, n_missing, arena, found, e));
@@ -121,7 +128,7 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
         struct cache_key key = {.job_id = part->ref.task.job_id, .stage = stages[i]};
         results[places[i]].json = found[i].result.bytes;
         results[places[i]].n = found[i].result.n_bytes;
-        cache_put(exchange->service->cache, &key, found[i].result.bytes, found[i].result.n_bytes);
+        cache_fill(exchange->service->cache, mark, &key, found[i].result.bytes, found[i].result.n_bytes);
     }
     return err;
 }
@@ -132,20 +139,26 @@ static bool may_have_template(const void *inputs, size_t n)
     return memchr(inputs, '$', n) != NULL;
 }
 
-/* ERR_INVALID and ERR_EXHAUSTED are the task's own fault; anything else is the store's. */
+/* If it fails: whether the task can never have these inputs, or only the store did not answer. */
 static enum err fill(struct exchange *exchange, struct clerk *clerk, const struct part *part,
-                     struct pb_task_assignment *task, struct error *e)
+                     struct pb_task_assignment *task, bool *out_is_final, struct error *e)
 {
     struct arena *arena = &exchange->request->arena;
     const void *inputs = NULL;
     size_t n = 0;
     enum err err = find_inputs(exchange, clerk, part, &inputs, &n, e);
+    *out_is_final = false;
+    if (err == ERR_NOT_FOUND) {
+        error_set(e, ERR_DATA_LOSS, "the inputs of this task are not in the store");
+        *out_is_final = true;
+    }
     if (err == ERR_OK && (part->n_parents > 0 || may_have_template(inputs, n))) {
         struct template_result *results = arena_zalloc(arena, part->n_parents * sizeof *results);
         struct buf filled = {0};
         err = find_results(exchange, clerk, part, results, e);
         if (err == ERR_OK) {
             err = wire_fill_inputs(inputs, n, results, part->n_parents, LIMIT_FILLED_BYTES, &filled, e);
+            *out_is_final = err != ERR_OK;
         }
         if (err == ERR_OK) {
             inputs = arena_copy(arena, filled.data, filled.n);
@@ -167,41 +180,62 @@ static struct task_report *add_report(struct draft *draft, const struct part *pa
     return report;
 }
 
-static void give_back(struct exchange *exchange, struct draft *draft)
+static void give_back(struct draft *draft, const struct part *part)
 {
-    draft->n_reports = 0;
-    for (size_t i = 0; i < draft->response->n_tasks; i++) {
-        add_report(draft, &draft->parts[i])->state = TASK_QUEUED;
+    add_report(draft, part)->state = TASK_QUEUED;
+}
+
+/* Fills in as many as the answer has room for; the others are given back. An error if the store did not answer. */
+static enum err fill_all(struct exchange *exchange, struct clerk *clerk, struct draft *draft, struct error *e)
+{
+    struct pb_get_task_response *response = draft->response;
+    size_t n_kept = 0;
+    size_t n_bytes = 0;
+    enum err trouble = ERR_OK;
+    for (size_t i = 0; i < response->n_tasks; i++) {
+        struct part part = draft->parts[i];
+        struct error why = {0};
+        bool is_final = false;
+        if (trouble != ERR_OK || n_bytes > ANSWER_BYTES_MAX - LIMIT_FILLED_BYTES) {
+            give_back(draft, &part);
+            continue;
+        }
+        enum err err = fill(exchange, clerk, &part, response->tasks[i], &is_final, &why);
+        if (err == ERR_OK) {
+            n_bytes += response->tasks[i]->plan_fragment_json.len;
+            draft->parts[n_kept] = part;
+            response->tasks[n_kept++] = response->tasks[i];
+        } else if (is_final) {
+            struct task_report *report = add_report(draft, &part);
+            report->state = TASK_FAILED;
+            report->not_retryable = true;
+            report->message = arena_strdup(&exchange->request->arena, why.message);
+        } else {
+            give_back(draft, &part);
+            trouble = err;
+            *e = why;
+        }
     }
-    send_reports(exchange->service, draft);
+    response->n_tasks = n_kept;
+    return trouble;
 }
 
 static void compose(struct clerk *clerk, void *context)
 {
     struct exchange *exchange = context;
     struct draft *draft = exchange->more;
-    struct pb_get_task_response *response = draft->response;
-    size_t n_kept = 0;
-    for (size_t i = 0; i < response->n_tasks; i++) {
-        struct error e = {0};
-        enum err err = fill(exchange, clerk, &draft->parts[i], response->tasks[i], &e);
-        if (err == ERR_OK) {
-            draft->parts[n_kept] = draft->parts[i];
-            response->tasks[n_kept++] = response->tasks[i];
-            continue;
-        }
-        struct task_report *report = add_report(draft, &draft->parts[i]);
-        bool is_own_fault = err == ERR_INVALID || err == ERR_EXHAUSTED;
-        report->state = is_own_fault ? TASK_FAILED : TASK_QUEUED;
-        report->not_retryable = is_own_fault;
-        report->message = is_own_fault ? arena_strdup(&exchange->request->arena, e.message) : NULL;
+    struct error e = {0};
+    enum err trouble = fill_all(exchange, clerk, draft, &e);
+    bool is_gone = rpc_call_is_gone(exchange->rpc);
+    for (size_t i = 0; i < draft->response->n_tasks && is_gone; i++) {
+        give_back(draft, &draft->parts[i]);
     }
-    response->n_tasks = n_kept;
     send_reports(exchange->service, draft);
-    if (rpc_call_is_gone(exchange->rpc)) {
-        give_back(exchange, draft);
+    if (trouble != ERR_OK && draft->response->n_tasks == 0) {
+        exchange_fail(exchange, &e); /* an empty answer would have the worker ask again at once */
+    } else {
+        exchange_reply(exchange, draft->response);
     }
-    exchange_reply(exchange, response);
 }
 
 void service__compose(struct exchange *exchange, const struct reply *reply)

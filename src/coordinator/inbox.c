@@ -161,7 +161,7 @@ static void disconnect(struct inbox *inbox)
 
 static void nap(struct inbox *inbox, int64_t ms)
 {
-    int64_t until_ms = clock_wall_ms() + ms;
+    int64_t until_ms = clock_mono_ms() + ms;
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (until_ms % 1000) * 1000000};
     pthread_mutex_lock(&inbox->lock);
     if (!inbox->is_stopping) {
@@ -206,8 +206,12 @@ struct inbox *inbox_start(struct service *service)
 {
     struct inbox *inbox = mem_calloc(1, sizeof *inbox);
     inbox->service = service;
+    pthread_condattr_t attributes;
     int error = pthread_mutex_init(&inbox->lock, NULL);
-    error |= pthread_cond_init(&inbox->answered, NULL);
+    error |= pthread_condattr_init(&attributes);
+    error |= pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error |= pthread_cond_init(&inbox->answered, &attributes);
+    error |= pthread_condattr_destroy(&attributes);
     error |= pthread_create(&inbox->thread, NULL, work, inbox);
     ASSERT(error == 0);
     return inbox;
@@ -224,9 +228,6 @@ void inbox_look(struct inbox *inbox)
 
 void inbox_stop(struct inbox *inbox)
 {
-    if (inbox == NULL) {
-        return;
-    }
     pthread_mutex_lock(&inbox->lock);
     inbox->is_stopping = true;
     if (inbox->store != NULL) {
@@ -235,7 +236,13 @@ void inbox_stop(struct inbox *inbox)
     pthread_cond_broadcast(&inbox->answered);
     pthread_mutex_unlock(&inbox->lock);
     pthread_join(inbox->thread, NULL);
-    pthread_cond_destroy(&inbox->answered);
-    pthread_mutex_destroy(&inbox->lock);
-    mem_free(inbox);
+}
+
+void inbox_free(struct inbox *inbox)
+{
+    if (inbox != NULL) {
+        pthread_cond_destroy(&inbox->answered);
+        pthread_mutex_destroy(&inbox->lock);
+        mem_free(inbox);
+    }
 }

@@ -31,6 +31,7 @@ struct loop {
     struct await await;
     uint64_t term;
     bool is_blind;        /* the store did not answer a look for a job in this turn */
+    bool is_torn;         /* it broke off in the middle of a job, of which the core now has a part */
     struct store *reader; /* for ended jobs; NULL: not connected */
     int64_t clock_offset_ms;
     int64_t wake_at_mono_ms;
@@ -159,11 +160,15 @@ static enum err bring_job(struct loop *l, const char *job_id)
         return err;
     }
     err = store_load_job(l->reader, job_id, bring_row, &bringing, NULL);
+    if (err != ERR_OK && err != ERR_NOT_FOUND) {
+        l->is_torn = bringing.is_ended;
+        return lose_reader(l);
+    }
     if (bringing.is_ended && core_has_job(l->core, job_id)) {
         struct command command = {.kind = CMD_LOADED_JOB, .u.loaded_job = job_id};
         step(l, &command);
     }
-    return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : lose_reader(l);
+    return ERR_OK;
 }
 
 /* A submit may name a job that ended long ago, unless somebody has looked and nothing can have slipped by since. */
@@ -234,7 +239,8 @@ static bool is_taken(const struct reply *reply, uint32_t i)
     case REPLY_SUBMIT:
         return !reply->u.job.existed;
     case REPLY_REPORT:
-        return i < reply->u.report.n_outcomes && reply->u.report.outcomes[i] == REFUSE_NONE;
+        return i < reply->u.report.n_outcomes && reply->u.report.outcomes[i] == REFUSE_NONE &&
+               !reply->u.report.repeated[i];
     case REPLY_ACCEPT:
         return reply->u.accept == REFUSE_NONE;
     case REPLY_ERROR:
@@ -294,11 +300,16 @@ static void take_read(struct loop *l, struct request *request)
     list_push_back(&l->gathering->reads, &request->in_list);
 }
 
+static void step_down(struct loop *l, enum err why);
+
 static void take_command(struct loop *l, struct request *request)
 {
     enum err err = bring_jobs(l, request);
     if (err != ERR_OK) {
         coordinator__answer(request, NULL, err);
+        if (l->is_torn) {
+            step_down(l, err); /* the core cannot forget the part; the next one will know nothing of it */
+        }
         return;
     }
     list_push_back(&l->waiting, &request->in_list);
@@ -498,6 +509,7 @@ static void step_down(struct loop *l, enum err why)
         finish_all(&l->suspects, ERR_PRECONDITION);
     }
     l->flying = NULL;
+    l->is_torn = false;
     list_init(&awaiting);
     await_take_all(&l->await, &awaiting);
     finish_all(&awaiting, ERR_PRECONDITION);
@@ -552,6 +564,13 @@ static void take_due(struct loop *l)
     }
 }
 
+/* Suspects wait for this process to lead again; if another leads, that may be never. The lock is held. */
+static bool are_forsaken(const struct loop *l)
+{
+    const struct leader_news *leader = &l->c->leader;
+    return l->core == NULL && !list_is_empty(&l->suspects) && leader->address[0] != '\0' && !leader->is_self;
+}
+
 /* One look at everything that may have happened. Called without the lock. */
 static void turn(struct loop *l)
 {
@@ -565,9 +584,13 @@ static void turn(struct loop *l)
     bool lost = c->is_lost;
     enum err lost_err = c->lost_err;
     int64_t clock_offset_ms = c->clock_offset_ms;
+    bool is_forsaken = are_forsaken(l);
     c->stats.commands = l->n_commands;
     l->term = c->stats.elected;
     pthread_mutex_unlock(&c->lock);
+    if (is_forsaken) {
+        finish_all(&l->suspects, ERR_PRECONDITION);
+    }
     if (elected != NULL) {
         take_over(l, elected, clock_offset_ms);
     } else if (l->core != NULL && (lost || late)) {
@@ -600,7 +623,7 @@ static bool has_news(struct loop *l)
     bool is_trying = l->core != NULL && !list_is_empty(&l->suspects);
     return (!list_is_empty(&c->inbound) && !is_trying) || c->elected != NULL || c->is_stopping ||
            (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) ||
-           (is_trying && l->flying == NULL);
+           (is_trying && l->flying == NULL) || are_forsaken(l);
 }
 
 static void take_inbound(struct coordinator *c, struct list *out)

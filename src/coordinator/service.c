@@ -4,14 +4,40 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "coordinator/service_internal.h"
 
 #define CLOSE_GRACE_MS 1000
+#define TAKERS 2
 #define READERS 2
+#define CALLS_MAX 50000 /* open at one time: polls, calls that wait, streams */
+
+/*
+ * A request costs several times its length until it is answered. Together the large ones get so much, and more are asked
+ * to come again; small ones always pass, or workers would be taken for dead because others submit a lot.
+ */
+#define LARGE_BYTES (64 * 1024)
+#define LARGE_BYTES_OPEN_MAX ((size_t)4 * LIMIT_WIRE_BYTES)
 
 /* ---- the way of a call ---- */
+
+/* ERR_BUSY, which clients and workers take for a reason to try again, if there is no room for a request of this size. */
+static enum err admit(struct exchange *exchange, size_t n, struct error *e)
+{
+    struct service *service = exchange->service;
+    if (n < LARGE_BYTES) {
+        return ERR_OK;
+    }
+    exchange->weight = n;
+    if (atomic_fetch_add(&service->bytes_open, n) + n <= LARGE_BYTES_OPEN_MAX) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_BUSY, "too many large requests are being served at this moment");
+    error_hint(e, "try again in a moment");
+    return ERR_BUSY;
+}
 
 static void serve(struct service *service, struct rpc_call *rpc, enum pb_kind kind, exchange_fn *handler)
 {
@@ -24,7 +50,10 @@ static void serve(struct service *service, struct rpc_call *rpc, enum pb_kind ki
     request->is_kept = true;
     *exchange = (struct exchange){.service = service, .rpc = rpc, .request = request};
     void *message = NULL;
-    enum err err = wire_decode(kind, bytes, n, &request->arena, &message, &e);
+    enum err err = admit(exchange, n, &e);
+    if (err == ERR_OK) {
+        err = wire_decode(kind, bytes, n, &request->arena, &message, &e);
+    }
     if (err == ERR_OK && atomic_load(&service->coordinator) == NULL) {
         err = error_set(&e, ERR_UNAVAILABLE, "this coordinator is just starting");
     }
@@ -62,6 +91,23 @@ void exchange_fail(struct exchange *exchange, const struct error *e)
     exchange_drop(exchange);
 }
 
+static void say_not_leading(struct error *e)
+{
+    error_set(e, ERR_PRECONDITION, "this coordinator does not lead");
+    error_hint(e, "the answer's metadata names the leader, if there is one");
+}
+
+bool exchange_needs_leader(struct exchange *exchange)
+{
+    struct error e = {0};
+    if (coordinator_epoch(atomic_load(&exchange->service->coordinator)) != 0) {
+        return true;
+    }
+    say_not_leading(&e);
+    exchange_fail(exchange, &e);
+    return false;
+}
+
 bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum err err)
 {
     struct error e = {0};
@@ -69,8 +115,7 @@ bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum 
         return false; /* a read */
     }
     if (reply == NULL && err == ERR_PRECONDITION) {
-        error_set(&e, ERR_PRECONDITION, "this coordinator does not lead");
-        error_hint(&e, "the answer's metadata names the leader, if there is one");
+        say_not_leading(&e);
     } else if (reply == NULL && err == ERR_INVALID) {
         error_set(&e, ERR_INVALID, "the store refuses to keep this; nothing was changed");
     } else if (reply == NULL) {
@@ -86,6 +131,7 @@ bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum 
 
 void exchange_drop(struct exchange *exchange)
 {
+    atomic_fetch_sub(&exchange->service->bytes_open, exchange->weight);
     request_free(exchange->request);
 }
 
@@ -108,8 +154,12 @@ static const struct rpc_method methods[] = {
 static void on_role(void *context, bool leads, const char *why)
 {
     struct service *service = context;
+    struct inbox *inbox = atomic_load(&service->inbox);
     if (leads) {
         log_info("leader", "this coordinator leads: %s", why);
+        if (inbox != NULL) {
+            inbox_look(inbox); /* the leader before may have left something */
+        }
     } else {
         cache_clear(service->cache);
         watch_demoted(service->watch);
@@ -145,7 +195,7 @@ static enum err start_coordinator(struct service *service, const struct service_
     enum err err = coordinator_start(&inner, &coordinator, e);
     if (err == ERR_OK) {
         atomic_store(&service->coordinator, coordinator);
-        service->inbox = inbox_start(service);
+        atomic_store(&service->inbox, inbox_start(service));
     }
     return err;
 }
@@ -161,13 +211,16 @@ enum err service_start(const struct service_options *options, struct service **o
     service->store_url = mem_strdup(options->store_url);
     service->cache = cache_new((size_t)options->settings.payload_cache_bytes);
     service->composers = office_new(options->store_url, 1);
+    service->takers = office_new(options->store_url, TAKERS);
     service->readers = office_new(options->store_url, READERS);
     service->watch = watch_new(service);
     struct rpc_server_options server = {.listen = options->listen,
                                         .methods = methods,
                                         .n_methods = sizeof methods / sizeof *methods,
                                         .context = service,
-                                        .pollers = 1};
+                                        .pollers = 1,
+                                        .message_bytes_max = LIMIT_WIRE_BYTES,
+                                        .calls_max = CALLS_MAX};
     err = rpc_server_open(&server, &service->server, e);
     if (err == ERR_OK) {
         service->address =
@@ -193,15 +246,17 @@ void service_stop(struct service *service)
     }
     struct coordinator *coordinator = atomic_load(&service->coordinator);
     atomic_store(&service->is_stopping, true);
-    inbox_stop(service->inbox);
     if (coordinator != NULL) {
+        inbox_stop(atomic_load(&service->inbox));
         coordinator_wind_up(coordinator);
     }
     watch_close(service->watch);
     rpc_server_close(service->server, CLOSE_GRACE_MS);
     office_free(service->composers);
+    office_free(service->takers);
     office_free(service->readers);
     coordinator_stop(coordinator);
+    inbox_free(atomic_load(&service->inbox));
     watch_free(service->watch);
     cache_free(service->cache);
     mem_free(service->store_url);

@@ -10,9 +10,13 @@
 
 void service__GetLeader(struct exchange *exchange)
 {
-    struct leader_news news = coordinator_leader(atomic_load(&exchange->service->coordinator));
+    struct coordinator *coordinator = atomic_load(&exchange->service->coordinator);
+    struct leader_news news = coordinator_leader(coordinator);
     struct arena *arena = &exchange->request->arena;
     struct pb_get_leader_response *response = wire_new(PB_GET_LEADER_RESPONSE, arena);
+    if (news.is_self && coordinator_epoch(coordinator) == 0) {
+        news = (struct leader_news){0}; /* its time has run out, and nobody is known to have been elected since */
+    }
     response->node_id = news.node_id;
     response->address = news.address;
     response->epoch = news.epoch;

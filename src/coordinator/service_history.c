@@ -12,7 +12,7 @@
 #include "wire/reply.h"
 
 #define PAGE_DEFAULT 100
-#define RESULTS_PER_PAGE 64 /* tasks; each may have a result of a mebibyte */
+#define RESULTS_PER_PAGE 64 /* tasks at most; each may have a result of a mebibyte */
 #define CHUNK_BYTES (256 * 1024)
 
 /* ---- jobs and tasks ---- */
@@ -47,6 +47,16 @@ static enum err task_filter(const char *word, int *out, struct error *e)
     return err;
 }
 
+/* All that a store can find wrong with a query is where its page starts. */
+static enum err name_page(enum err err, struct error *e)
+{
+    if (err == ERR_INVALID) {
+        error_set(e, ERR_INVALID, "after: %s", e->message);
+        error_hint(e, "give what the page before came with as its next, or nothing");
+    }
+    return err;
+}
+
 static void list_jobs(struct clerk *clerk, void *context)
 {
     struct exchange *exchange = context;
@@ -63,7 +73,7 @@ static void list_jobs(struct clerk *clerk, void *context)
         err = clerk_store(clerk, &store, &e);
     }
     if (err == ERR_OK) {
-        err = clerk_note(clerk, store_jobs(store, &query, arena, &page, &e));
+        err = name_page(clerk_note(clerk, store_jobs(store, &query, arena, &page, &e)), &e);
     }
     if (err != ERR_OK) {
         exchange_fail(exchange, &e);
@@ -133,7 +143,7 @@ static void list_tasks(struct clerk *clerk, void *context)
         err = clerk_store(clerk, &store, &e);
     }
     if (err == ERR_OK) {
-        err = clerk_note(clerk, store_tasks(store, &query, arena, &page, &e));
+        err = name_page(clerk_note(clerk, store_tasks(store, &query, arena, &page, &e)), &e);
     }
     if (err == ERR_OK && page.n_rows == 0 && query.after == NULL) {
         const char *job_id = message->query_id;
@@ -176,7 +186,8 @@ struct results {
     struct exchange *exchange;
     const char *job_id;
     int64_t after_stage;
-    uint64_t skip; /* bytes that the client has already */
+    uint64_t skip;     /* bytes that the client has already */
+    uint32_t per_page; /* tasks that are read at a time: fewer if their results are large */
     bool has_begun;
     bool is_first;
     bool is_last; /* everything has been made */
@@ -227,6 +238,22 @@ static void add_result(struct results *results, const struct task_result *task)
     }
 }
 
+/* Adds results until the chunk is large enough. What is left of the page is read again, in a smaller one. */
+static void add_page(struct results *results, const struct task_result *tasks, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i < n && results->chunk.n < CHUNK_BYTES; i++) {
+        add_result(results, &tasks[i]);
+        results->after_stage = tasks[i].stage;
+    }
+    if (i < n) {
+        results->per_page = i > 0 ? i : 1;
+        return;
+    }
+    results->is_last = n < results->per_page;
+    results->per_page = results->per_page * 2 < RESULTS_PER_PAGE ? results->per_page * 2 : RESULTS_PER_PAGE;
+}
+
 /* Fills the chunk until it is large enough or everything is in it. */
 static enum err fill_chunk(struct results *results, struct clerk *clerk, struct error *e)
 {
@@ -240,13 +267,11 @@ static enum err fill_chunk(struct results *results, struct clerk *clerk, struct 
     while (err == ERR_OK && !results->is_last && results->chunk.n < CHUNK_BYTES) {
         const struct task_result *tasks = NULL;
         uint32_t n = 0;
-        err = clerk_note(clerk, store_task_results(store, results->job_id, results->after_stage, RESULTS_PER_PAGE,
+        err = clerk_note(clerk, store_task_results(store, results->job_id, results->after_stage, results->per_page,
                                                    &arena, &tasks, &n, e));
-        for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
-            add_result(results, &tasks[i]);
-            results->after_stage = tasks[i].stage;
+        if (err == ERR_OK) {
+            add_page(results, tasks, n);
         }
-        results->is_last = n < RESULTS_PER_PAGE;
         arena_reset(&arena);
     }
     if (err == ERR_OK && results->is_last) {
@@ -256,31 +281,38 @@ static enum err fill_chunk(struct results *results, struct clerk *clerk, struct 
     return err;
 }
 
-static void make_chunk(struct clerk *clerk, void *context)
+/* Sends what of the chunk the client does not have yet. */
+static void send_chunk(struct results *results)
 {
-    struct results *results = context;
-    struct error e = {0};
-    buf_reset(&results->chunk);
-    for (bool is_skipping = true; is_skipping;) {
-        if (fill_chunk(results, clerk, &e) != ERR_OK) {
-            end_results(results, &e);
-            return;
-        }
-        is_skipping = results->chunk.n <= results->skip && !results->is_last;
-        if (is_skipping) {
-            results->skip -= results->chunk.n;
-            buf_reset(&results->chunk);
-        }
-    }
+    struct arena arena = {0};
+    struct buf bytes = {0};
     size_t from = results->skip < results->chunk.n ? (size_t)results->skip : results->chunk.n;
     results->skip = 0;
-    struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &results->exchange->request->arena);
-    struct buf bytes = {0};
+    struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &arena);
     message->payload.data = (uint8_t *)results->chunk.data + from;
     message->payload.len = results->chunk.n - from;
     wire_encode(message, &bytes);
     rpc_call_send(results->exchange->rpc, bytes.data, bytes.n, chunk_sent, results);
     buf_deinit(&bytes);
+    arena_deinit(&arena);
+}
+
+static void make_chunk(struct clerk *clerk, void *context)
+{
+    struct results *results = context;
+    struct error e = {0};
+    buf_reset(&results->chunk);
+    if (rpc_call_is_gone(results->exchange->rpc)) {
+        error_set(&e, ERR_CANCELED, "the client has gone");
+    }
+    if (e.code != ERR_OK || fill_chunk(results, clerk, &e) != ERR_OK) {
+        end_results(results, &e);
+    } else if (results->chunk.n <= results->skip && !results->is_last) {
+        results->skip -= results->chunk.n;
+        office_send(results->exchange->service->readers, make_chunk, results); /* others have their turn meanwhile */
+    } else {
+        send_chunk(results);
+    }
 }
 
 static void start_results(struct exchange *exchange)
@@ -291,6 +323,7 @@ static void start_results(struct exchange *exchange)
                                 .job_id = message->query_id,
                                 .after_stage = -1,
                                 .skip = message->offset,
+                                .per_page = RESULTS_PER_PAGE,
                                 .is_first = true};
     office_send(exchange->service->readers, make_chunk, results);
 }

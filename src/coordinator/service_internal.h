@@ -29,15 +29,18 @@ struct service {
     atomic_bool is_stopping;
     struct cache *cache;
     struct office *composers; /* one clerk, who puts together what workers get */
-    struct office *readers;   /* history, long texts */
+    struct office *takers;    /* of new jobs, which must not wait behind those who read */
+    struct office *readers;   /* history, results, events */
     struct watch *watch;
-    struct inbox *inbox;
+    _Atomic(struct inbox *) inbox; /* NULL: not started yet */
+    atomic_size_t bytes_open;      /* of large requests that have not been answered */
 };
 
 struct exchange {
     struct service *service;
     struct rpc_call *rpc;
     struct request *request;
+    size_t weight;       /* its part of the service's bytes_open */
     const void *message; /* struct pb_... of the method's kind */
     void *more;          /* what a handler keeps until the answer */
 };
@@ -54,6 +57,9 @@ void exchange_fail(struct exchange *exchange, const struct error *e);
 
 /* If an answer says that something went wrong, ends the call and the exchange with that. True if it did. */
 bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum err err);
+
+/* Whether this process leads. If not, ends the exchange with that. */
+bool exchange_needs_leader(struct exchange *exchange);
 
 /* Ends the exchange of a call that has been ended by other means, such as a stream. */
 void exchange_drop(struct exchange *exchange);
@@ -130,6 +136,7 @@ void journal_durable(const struct row *rows);
 /* The inbox (inbox.c). */
 struct inbox *inbox_start(struct service *service);
 void inbox_look(struct inbox *inbox); /* soon, without waiting to be woken */
-void inbox_stop(struct inbox *inbox); /* while the loop still answers; NULL ok */
+void inbox_stop(struct inbox *inbox); /* while the loop still answers */
+void inbox_free(struct inbox *inbox); /* when it has been stopped, and nobody calls inbox_look any more; NULL ok */
 
 #endif

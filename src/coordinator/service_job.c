@@ -113,6 +113,11 @@ static void submit_tasks(struct clerk *clerk, void *context)
     const struct pb_submit_tasks_request *message = exchange->message;
     struct tree_submit tree;
     struct error e = {0};
+    if (rpc_call_is_gone(exchange->rpc)) {
+        error_set(&e, ERR_CANCELED, "the client has gone");
+        exchange_fail(exchange, &e);
+        return;
+    }
     if (wire_read_tree(message->tree_json.data, message->tree_json.len, &request->arena, &tree, NULL, &e) != ERR_OK) {
         exchange_fail(exchange, &e);
         return;
@@ -127,7 +132,9 @@ static void submit_tasks(struct clerk *clerk, void *context)
 
 void service__SubmitTasks(struct exchange *exchange)
 {
-    office_send(exchange->service->readers, submit_tasks, exchange);
+    if (exchange_needs_leader(exchange)) {
+        office_send(exchange->service->takers, submit_tasks, exchange);
+    }
 }
 
 void service__SubmitQuery(struct exchange *exchange)

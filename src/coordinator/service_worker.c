@@ -112,8 +112,8 @@ static void remember_results(const struct exchange *exchange, const struct reply
     const struct payload *payloads = exchange->request->payloads;
     for (uint32_t i = 0; i < report->n_reports && i < reply->u.report.n_outcomes; i++) {
         const struct task_ref *ref = &report->reports[i].ref.task;
-        if (reply->u.report.outcomes[i] == REFUSE_NONE && report->reports[i].state == TASK_SUCCEEDED &&
-            ref->task == 0) {
+        bool is_new = reply->u.report.outcomes[i] == REFUSE_NONE && !reply->u.report.repeated[i];
+        if (is_new && report->reports[i].state == TASK_SUCCEEDED && ref->task == 0) {
             struct cache_key key = {.job_id = ref->job_id, .stage = ref->stage};
             cache_put(exchange->service->cache, &key, payloads[i].bytes, payloads[i].n_bytes);
         }

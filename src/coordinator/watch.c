@@ -6,7 +6,8 @@
  * never holds more than one page, however slow its reader is, and it can begin anywhere in the past.
  *
  * A stream is in one of three places: resting (in no thread's hands), with a clerk, or with the transport. Whoever has it
- * moves it on; others only leave marks (is_stale: there is more to read; is_over: end it).
+ * moves it on; others only leave marks (is_stale: there is more to read; is_over: end it, and e: why). The marks are
+ * guarded by the lock, everything else belongs to whoever has the stream.
  */
 #include <pthread.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "wire/reply.h"
 
 #define EVENTS_PER_PAGE 500
+#define STOPS "this coordinator stops"
 
 /* The streams of one job; of all jobs if it has no id. */
 struct topic {
@@ -32,16 +34,17 @@ struct stream {
     struct topic *topic;
     struct watch *watch;
     struct exchange *exchange;
-    struct error e; /* why it is over */
     struct arena arena;
     struct page page;
     uint32_t at; /* in the page */
     uint64_t after_seq;
     uint64_t resync_seq; /* not 0: tell the client that events up to here are gone */
     bool follows;
+    bool is_known; /* its job exists, or it wants all */
     bool is_resting;
     bool is_stale;
     bool is_over;
+    struct error e; /* why it is over; ERR_OK: there is no more to tell */
 };
 
 struct watch {
@@ -129,6 +132,7 @@ static void finish(struct stream *stream)
     struct exchange *exchange = stream->exchange;
     pthread_mutex_lock(&watch->lock);
     leave_topic(watch, stream);
+    stream->is_over = true; /* what client_gone may have to say comes too late */
     pthread_mutex_unlock(&watch->lock);
     if (stream->e.code != ERR_OK) {
         exchange_fail(exchange, &stream->e); /* waits for on_gone, which may be looking at the stream */
@@ -138,6 +142,24 @@ static void finish(struct stream *stream)
     }
     arena_deinit(&stream->arena);
     mem_free(stream);
+}
+
+/* Marks the stream as over, unless it is. The lock is held. */
+static void mark_over(struct stream *stream, const struct error *e)
+{
+    if (!stream->is_over) {
+        stream->is_over = true;
+        stream->e = *e;
+    }
+}
+
+/* Whoever has the stream ends it. */
+static void fail(struct stream *stream, const struct error *e)
+{
+    pthread_mutex_lock(&stream->watch->lock);
+    mark_over(stream, e);
+    pthread_mutex_unlock(&stream->watch->lock);
+    finish(stream);
 }
 
 static void sent(void *context, struct rpc_call *call, bool ok);
@@ -177,15 +199,13 @@ static void sent(void *context, struct rpc_call *call, bool ok)
 {
     struct stream *stream = context;
     UNUSED(call);
-    if (!ok) {
-        pthread_mutex_lock(&stream->watch->lock);
-        stream->is_over = true;
-        pthread_mutex_unlock(&stream->watch->lock);
-        if (stream->e.code == ERR_OK) {
-            error_set(&stream->e, ERR_CANCELED, "the client has gone");
-        }
+    if (ok) {
+        move_on(stream);
+        return;
     }
-    move_on(stream);
+    struct error e = {0};
+    error_set(&e, ERR_CANCELED, "the client has gone");
+    fail(stream, &e);
 }
 
 /* Everything has been sent. True if the stream rests now and is out of the caller's hands. */
@@ -199,9 +219,27 @@ static bool rest(struct stream *stream)
     return can_rest;
 }
 
+/* A stream of a job that does not exist would never say anything. */
+static enum err check_job(struct stream *stream, struct clerk *clerk, struct store *store, struct error *e)
+{
+    const char *job_id = stream->topic->job_id;
+    enum err err = ERR_OK;
+    if (!stream->is_known && stream->page.n_rows == 0) {
+        err = clerk_note(clerk, store_known_jobs(store, &job_id, 1, &stream->is_known, e));
+    } else {
+        stream->is_known = true;
+    }
+    if (err == ERR_OK && !stream->is_known) {
+        err = error_set(e, ERR_NOT_FOUND, "there is no job '%s'", job_id);
+        error_hint(e, "jobs that ended long ago are removed; capstan jobs lists what there is");
+    }
+    return err;
+}
+
 static void read_page(struct clerk *clerk, void *context)
 {
     struct stream *stream = context;
+    struct error e = {0};
     struct event_query query = {.job_id = stream->topic->job_id[0] == '\0' ? NULL : stream->topic->job_id,
                                 .after_seq = stream->after_seq,
                                 .limit = EVENTS_PER_PAGE};
@@ -210,12 +248,15 @@ static void read_page(struct clerk *clerk, void *context)
     arena_reset(&stream->arena);
     stream->page = (struct page){0};
     stream->at = 0;
-    enum err err = clerk_store(clerk, &store, &stream->e);
+    enum err err = clerk_store(clerk, &store, &e);
     if (err == ERR_OK) {
-        err = clerk_note(clerk, store_events(store, &query, &stream->arena, &stream->page, &pruned_seq, &stream->e));
+        err = clerk_note(clerk, store_events(store, &query, &stream->arena, &stream->page, &pruned_seq, &e));
+    }
+    if (err == ERR_OK) {
+        err = check_job(stream, clerk, store, &e);
     }
     if (err != ERR_OK) {
-        finish(stream);
+        fail(stream, &e);
         return;
     }
     if (stream->after_seq > 0 && stream->after_seq < pruned_seq) {
@@ -224,7 +265,7 @@ static void read_page(struct clerk *clerk, void *context)
     }
     if (stream->page.n_rows == 0 && stream->resync_seq == 0) {
         if (!stream->follows) {
-            finish(stream);
+            fail(stream, &e); /* without an error: that was all */
             return;
         }
         if (rest(stream)) {
@@ -235,12 +276,9 @@ static void read_page(struct clerk *clerk, void *context)
 }
 
 /* Marks the stream as over and, if it rests, says that it is the caller's to finish. The lock is held. */
-static bool end_soon(struct stream *stream, enum err code, const char *why)
+static bool end_soon(struct stream *stream, const struct error *e)
 {
-    if (!stream->is_over) {
-        stream->is_over = true;
-        error_set(&stream->e, code, "%s", why);
-    }
+    mark_over(stream, e);
     bool is_mine = stream->is_resting;
     stream->is_resting = false;
     return is_mine;
@@ -249,9 +287,11 @@ static bool end_soon(struct stream *stream, enum err code, const char *why)
 static void client_gone(void *context, struct rpc_call *call)
 {
     struct stream *stream = context;
+    struct error e = {0};
     UNUSED(call);
+    error_set(&e, ERR_CANCELED, "the client has gone");
     pthread_mutex_lock(&stream->watch->lock);
-    bool is_mine = end_soon(stream, ERR_CANCELED, "the client has gone");
+    bool is_mine = end_soon(stream, &e);
     pthread_mutex_unlock(&stream->watch->lock);
     if (is_mine) {
         finish(stream);
@@ -263,20 +303,26 @@ void service__WatchEvents(struct exchange *exchange)
     struct watch *watch = exchange->service->watch;
     const struct pb_watch_events_request *message = exchange->message;
     struct error e = {0};
-    if (message->follow && coordinator_epoch(atomic_load(&exchange->service->coordinator)) == 0) {
-        error_set(&e, ERR_PRECONDITION, "this coordinator does not lead, so it has nothing to follow");
-        exchange_fail(exchange, &e);
-        return;
-    }
     struct stream *stream = mem_calloc(1, sizeof *stream);
     stream->watch = watch;
     stream->exchange = exchange;
     stream->after_seq = message->after_seq;
     stream->follows = message->follow;
+    stream->is_known = message->query_id[0] == '\0';
     pthread_mutex_lock(&watch->lock);
     join_topic(watch, stream, message->query_id);
-    stream->is_over = watch->is_closed;
+    bool is_closed = watch->is_closed;
     pthread_mutex_unlock(&watch->lock);
+    /* In this order: whoever ends the leadership after this look ends the stream, too. */
+    if (is_closed) {
+        error_set(&e, ERR_UNAVAILABLE, STOPS);
+    } else if (message->follow && coordinator_epoch(atomic_load(&exchange->service->coordinator)) == 0) {
+        error_set(&e, ERR_PRECONDITION, "this coordinator does not lead, so it has nothing to follow");
+    }
+    if (e.code != ERR_OK) {
+        fail(stream, &e);
+        return;
+    }
     rpc_call_on_gone(exchange->rpc, client_gone, stream);
     office_send(watch->service->readers, read_page, stream);
 }
@@ -324,19 +370,19 @@ void watch_durable(struct watch *watch, const struct row *rows)
 }
 
 /* Collects those of a topic that rest; the others end by themselves. The lock is held. */
-static void end_topic(struct topic *topic, const char *why, bool only_following, struct stream **out, uint32_t max,
-                      uint32_t *n)
+static void end_topic(struct topic *topic, const struct error *e, bool only_following, struct stream **out,
+                      uint32_t max, uint32_t *n)
 {
     LIST_EACH(at, &topic->streams) {
         struct stream *stream = CONTAINER_OF(at, struct stream, in_topic);
-        if (*n < max && (stream->follows || !only_following) && end_soon(stream, ERR_PRECONDITION, why)) {
+        if (*n < max && (stream->follows || !only_following) && end_soon(stream, e)) {
             out[(*n)++] = stream;
         }
     }
 }
 
 /* In small steps, because finishing a stream needs the lock. */
-static void end_all(struct watch *watch, const char *why, bool only_following)
+static void end_all(struct watch *watch, const struct error *e, bool only_following)
 {
     struct stream *found[64];
     uint32_t n;
@@ -344,9 +390,9 @@ static void end_all(struct watch *watch, const char *why, bool only_following)
         size_t cursor = 0;
         n = 0;
         pthread_mutex_lock(&watch->lock);
-        end_topic(watch->all, why, only_following, found, 64, &n);
+        end_topic(watch->all, e, only_following, found, 64, &n);
         for (struct topic *topic; (topic = map_next(&watch->topics, &cursor)) != NULL;) {
-            end_topic(topic, why, only_following, found, 64, &n);
+            end_topic(topic, e, only_following, found, 64, &n);
         }
         pthread_mutex_unlock(&watch->lock);
         for (uint32_t i = 0; i < n; i++) {
@@ -357,13 +403,17 @@ static void end_all(struct watch *watch, const char *why, bool only_following)
 
 void watch_demoted(struct watch *watch)
 {
-    end_all(watch, "this coordinator does not lead any more", true);
+    struct error e = {0};
+    error_set(&e, ERR_PRECONDITION, "this coordinator does not lead any more");
+    end_all(watch, &e, true);
 }
 
 void watch_close(struct watch *watch)
 {
+    struct error e = {0};
+    error_set(&e, ERR_UNAVAILABLE, STOPS);
     pthread_mutex_lock(&watch->lock);
     watch->is_closed = true;
     pthread_mutex_unlock(&watch->lock);
-    end_all(watch, "this coordinator stops", false);
+    end_all(watch, &e, false);
 }

@@ -138,6 +138,7 @@ static void note_leader(struct writer *w, const struct leader *leader)
     } else {
         w->c->leader = (struct leader_news){0};
     }
+    pthread_cond_signal(&w->c->loop_wakes); /* somebody may wait for this process to lead again */
     pthread_mutex_unlock(&w->c->lock);
 }
 
@@ -343,5 +344,6 @@ void *coordinator__writer(void *coordinator)
         }
     }
     store_close(w.store);
+    lose(&w, ERR_CANCELED); /* a flight that was never picked up is in nobody's hands now */
     return NULL;
 }

@@ -129,6 +129,7 @@ struct reply {
         } tasks;
         struct {
             const enum refusal *outcomes; /* in the order of the reports */
+            const bool *repeated;         /* likewise: accepted, but it had won before, so nothing moved */
             uint32_t n_outcomes;
         } report;
         enum refusal accept;

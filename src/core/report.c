@@ -122,7 +122,8 @@ static enum refusal take_success(struct core *core, struct task *task, const str
     return REFUSE_NONE;
 }
 
-static enum refusal take_one(struct core *core, const struct cmd_report *cmd, const struct task_report *report)
+static enum refusal take_one(struct core *core, const struct cmd_report *cmd, const struct task_report *report,
+                             bool *out_repeated)
 {
     struct worker *worker = NULL;
     enum refusal refusal;
@@ -131,6 +132,7 @@ static enum refusal take_one(struct core *core, const struct cmd_report *cmd, co
         return core__refused(core, refusal);
     }
     if (is_repeat(core, task, report)) {
+        *out_repeated = true;
         return REFUSE_NONE;
     }
     refusal = attempt_current(core, &report->ref, task);
@@ -175,14 +177,16 @@ void report_take(struct core *core, const struct command *command)
 {
     const struct cmd_report *cmd = &command->u.report;
     enum refusal *outcomes = arena_alloc(&core->fx->arena, cmd->n_reports * sizeof *outcomes);
+    bool *repeated = arena_zalloc(&core->fx->arena, cmd->n_reports * sizeof *repeated);
     for (uint32_t i = 0; i < cmd->n_reports; i++) {
         struct task_report report = cmd->reports[i];
         report.message = core__clip(core, report.message);
-        outcomes[i] = take_one(core, cmd, &report);
+        outcomes[i] = take_one(core, cmd, &report, &repeated[i]);
         recovery_run(core);
     }
     struct reply *reply = core__reply(core, command->reply_to, REPLY_REPORT);
     reply->u.report.outcomes = outcomes;
+    reply->u.report.repeated = repeated;
     reply->u.report.n_outcomes = cmd->n_reports;
 }
 

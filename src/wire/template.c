@@ -460,13 +460,14 @@ enum err wire_fill_inputs(const char *inputs, size_t n, const struct template_re
 
 /* ---- parameters ---- */
 
+/* A text that is no JSON is passed on: whoever reads the tree says, with line and column, what is wrong with it. */
 static enum err fill_tree(struct filler *f, const char *tree, size_t n)
 {
     struct json *root = NULL;
-    struct error why;
-    enum err err = json_parse(tree, n, &root, &why);
+    enum err err = json_parse(tree, n, &root, NULL);
     if (err != ERR_OK) {
-        return error_set(f->e, ERR_INVALID, "the tree is not JSON: %.500s", why.message);
+        buf_append(&f->out, tree, n);
+        return ERR_OK;
     }
     struct spot spot = {.where.key = "", .mode = TEXT_FILL};
     err = fill_value(f, root, &spot);

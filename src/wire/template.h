@@ -52,8 +52,8 @@ struct template_param {
 /*
  * Appends the text of a task tree with every ${params...} in it replaced, in any text of the tree; a tree without any is
  * copied as it is. A value is taken literally: should it contain `${`, this is escaped where it is put into inputs.
- * Escapes and ${results...} stay for wire_read_tree and wire_fill_inputs. ERR_INVALID if the tree is not JSON, a value is
- * said to be JSON and is not, or a parameter is missing, and ERR_EXHAUSTED if the tree becomes larger than
+ * Escapes and ${results...} stay for wire_read_tree and wire_fill_inputs, and so does a text that is not JSON. ERR_INVALID
+ * if a value is said to be JSON and is not, or a parameter is missing, and ERR_EXHAUSTED if the tree becomes larger than
  * LIMIT_TREE_BYTES; `out` is untouched then. Reads the tree as a whole, unlike wire_read_tree.
  */
 MUST_USE enum err wire_fill_params(const char *tree, size_t n, const struct template_param *params, uint32_t n_params,

@@ -444,6 +444,7 @@ export class World {
   async cli(args, options) {
     const run = this.capstan(`capstan ${args.join(' ')}`.slice(0, 100), args, options);
     run.isClient = true;
+    run.isQuiet = options?.isQuiet ?? false;
     const { code, signal } = await run.ended;
     return { code: code ?? signal, stdout: run.stdout, stderr: run.stderr };
   }

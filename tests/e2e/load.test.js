@@ -1,6 +1,7 @@
 // Strangers in numbers: what they cost the others. Runs alone, since it measures.
+import fs from 'node:fs';
 import net from 'node:net';
-import { assert, scenario, sleep, slowness } from './harness.js';
+import { assert, pause, scenario, sleep, slowness } from './harness.js';
 
 const IDLE = 5000;
 const SAMPLES = 200;
@@ -69,4 +70,19 @@ scenario('5,000 idle connections and a client that sends garbage cost the others
   assert.ok(spammed.p50 <= 2 * before.p50 + 0.5, 'p50 with idle connections and garbage');
   assert.ok(spammed.rss < before.rss + slowness * 256 * MIB, 'memory is bounded');
   assert.ok(spammed.threads <= before.threads + 8, 'threads do not grow with connections');
+});
+
+scenario('an idle worker costs less than 1 % of a core and 50 MB of its own memory', { if: slowness === 1 }, async (world) => {
+  const cluster = await world.cluster();
+  const worker = await cluster.startWorker({ id: 'w', slots: 4 });
+  await cluster.run([sleep('a', 1)]);
+  const before = { worker: worker.usage().cpu, coordinator: cluster.coordinator.usage().cpu };
+  const seconds = 6; // The subject is a rate, so it is measured over a time: two heartbeats.
+  await pause(seconds * 1000);
+  const percent = (process, at) => ((process.usage().cpu - before[at]) / seconds) * 100;
+  const rollup = fs.readFileSync(`/proc/${worker.pid}/smaps_rollup`, 'utf8');
+  const own = [...rollup.matchAll(/^Private_(?:Clean|Dirty):\s+(\d+) kB$/gm)].reduce((sum, [, kib]) => sum + Number(kib) * 1024, 0);
+  console.log(`idle: worker ${percent(worker, 'worker').toFixed(2)} %, ${Math.round(own / 1e6)} MB of its own; coordinator ${percent(cluster.coordinator, 'coordinator').toFixed(2)} %`);
+  assert.ok(percent(worker, 'worker') < 1);
+  assert.ok(own < 50e6, `${own} bytes`);
 });

@@ -1,5 +1,6 @@
 // The rules of docs/semantics.md, one by one, as clients and workers see them.
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { assert, command, grpcStatus, isAlive, isSoak, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
 
@@ -385,6 +386,39 @@ scenario('a command sees a key for its attempt and one for its task', async (wor
   assert.match(first[1], /^[0-9a-f]{64}$/);
   assert.equal(first[0], second[0]);
   assert.notEqual(first[1], second[1]);
+});
+
+scenario('the http executor sends the task key, fills in templates, and knows what is worth another try', async (world) => {
+  const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 1 } });
+  const seen = [];
+  const server = http.createServer((request, response) => {
+    let body = '';
+    request.on('data', (text) => (body += text)).on('end', () => {
+      seen.push({ url: request.url, method: request.method, key: request.headers['idempotency-key'], body });
+      const times = seen.filter(({ url }) => url === request.url).length;
+      const status = { '/flaky': times < 3 ? 503 : 200, '/gone': 410 }[request.url] ?? 200;
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ times }));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  world.atEnd(() => server.close());
+  const url = (place) => `http://127.0.0.1:${server.address().port}${place}`;
+  const call = (name, inputs, more = {}) => ({ name, executor: 'http', inputs, ...more });
+  const { tasks } = await cluster.run([
+    command('count', 'echo 42'),
+    call('post', { method: 'POST', url: url('/hook'), json: { n: '${results.count.json}' } }, { depends_on: ['count'] }),
+    call('flaky', { url: url('/flaky') }),
+    call('gone', { url: url('/gone') }),
+    call('metadata', { url: 'http://169.254.169.254/latest' }),
+  ]);
+  assert.deepEqual([tasks.post.result.status, tasks.post.result.json], [200, { times: 1 }]);
+  const hook = seen.find(({ url: at }) => at === '/hook');
+  assert.deepEqual([hook.method, JSON.parse(hook.body)], ['POST', { n: 42 }]);
+  assert.notEqual(hook.key, undefined);
+  assert.deepEqual([tasks.flaky.state, tasks.flaky.failures, tasks.flaky.result.json], ['succeeded', 2, { times: 3 }]);
+  assert.equal(new Set(seen.filter(({ url: at }) => at === '/flaky').map(({ key }) => key)).size, 1, 'one key for all attempts');
+  assert.deepEqual([tasks.gone.state, tasks.gone.failures], ['failed', 1], 'a 4xx is not tried again');
+  assert.deepEqual([tasks.metadata.state, tasks.metadata.failures], ['failed', 1], 'a link-local address is refused');
 });
 
 // ---- templates ----

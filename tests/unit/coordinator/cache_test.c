@@ -115,3 +115,35 @@ TEST(a_cleared_cache_knows_nothing)
     arena_deinit(&arena);
     cache_free(cache);
 }
+
+TEST(what_was_read_from_the_store_never_replaces_what_is_newer)
+{
+    struct cache *cache = cache_new(1 << 20);
+    struct arena arena = {0};
+    struct cache_key key = result_key("a", 0);
+    uint64_t mark = cache_mark(cache);
+    put(cache, key, "new");
+    cache_fill(cache, mark, &key, "old", 3); /* somebody was slow to say what he had read */
+    CHECK_STR(get(cache, key, &arena), "new");
+    key = result_key("a", 1);
+    cache_fill(cache, mark, &key, "read", 4);
+    CHECK_STR(get(cache, key, &arena), "read");
+    CHECK_UINT(cache_stats(cache).entries, 2);
+    arena_deinit(&arena);
+    cache_free(cache);
+}
+
+TEST(what_was_read_before_the_cache_was_cleared_does_not_come_back)
+{
+    struct cache *cache = cache_new(1 << 20);
+    struct arena arena = {0};
+    struct cache_key key = result_key("a", 0);
+    uint64_t mark = cache_mark(cache);
+    cache_clear(cache);
+    cache_fill(cache, mark, &key, "old", 3);
+    CHECK(get(cache, key, &arena) == NULL);
+    cache_fill(cache, cache_mark(cache), &key, "now", 3);
+    CHECK_STR(get(cache, key, &arena), "now");
+    arena_deinit(&arena);
+    cache_free(cache);
+}

@@ -1,0 +1,390 @@
+/*
+ * store.c - the table of outputs and their lives.
+ *
+ * An output is in the table from the moment its writer opens it, so that dropping a job reaches it; it can be read once
+ * it is finished. Everybody who uses it holds a reference. Dropping takes it out of the table and removes its file and
+ * memory at once: readers that are at it fail, as if the worker had gone.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "exchange/store_internal.h"
+
+bool exchange_key_make(const char *job, uint32_t stage, uint32_t task, uint32_t attempt, struct exchange_key *out)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t n = strlen(job);
+    if (n == 0 || n > LIMIT_ID_BYTES || strspn(job, allowed) != n) {
+        return false;
+    }
+    *out = (struct exchange_key){.stage = stage, .task = task, .attempt = attempt};
+    memcpy(out->job, job, n + 1);
+    return true;
+}
+
+/* ---- the table ---- */
+
+static uint64_t hash_of(const struct exchange_store *store, const struct exchange_key *key)
+{
+    return siphash(&store->hash_key, key, sizeof(*key)); /* keys are zero behind the name */
+}
+
+static bool has_key(const void *value, const void *key)
+{
+    const struct exchange_output *output = value;
+    return memcmp(&output->key, key, sizeof(output->key)) == 0;
+}
+
+struct exchange_output *store__find(struct exchange_store *store, const struct exchange_key *key)
+{
+    pthread_mutex_lock(&store->lock);
+    struct exchange_output *output = map_get(&store->outputs, hash_of(store, key), has_key, key);
+    if (output != NULL) {
+        store__output_ref(output);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return output;
+}
+
+enum err store__add(struct exchange_store *store, struct exchange_output *output, struct error *e)
+{
+    const struct exchange_key *key = &output->key;
+    uint64_t hash = hash_of(store, key);
+    pthread_mutex_lock(&store->lock);
+    bool exists = map_get(&store->outputs, hash, has_key, key) != NULL;
+    if (!exists) {
+        map_put(&store->outputs, hash, output);
+        list_push_back(&store->list, &output->link);
+        store__output_ref(output);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return !exists ? ERR_OK
+                   : error_set(e, ERR_EXISTS, "the output of %s stage %" PRIu32 " task %" PRIu32 " attempt %" PRIu32 " exists",
+                               key->job, key->stage, key->task, key->attempt);
+}
+
+static bool take_out(struct exchange_output *output)
+{
+    struct exchange_store *store = output->store;
+    pthread_mutex_lock(&store->lock);
+    bool was_in = map_take_value(&store->outputs, hash_of(store, &output->key), output) != NULL;
+    list_remove(&output->link);
+    pthread_mutex_unlock(&store->lock);
+    return was_in;
+}
+
+/* ---- outputs ---- */
+
+struct exchange_output *store__output_new(struct exchange_store *store, const struct exchange_key *key,
+                                          enum exchange_kind kind, uint32_t n_partitions)
+{
+    struct exchange_output *output = mem_calloc(1, sizeof(*output));
+    output->store = store;
+    output->key = *key;
+    output->kind = kind;
+    output->n_partitions = n_partitions;
+    output->partitions = mem_calloc(n_partitions, sizeof(*output->partitions));
+    atomic_init(&output->refs, 1);
+    pthread_mutex_init(&output->lock, NULL);
+    pthread_cond_init(&output->quiet, NULL);
+    return output;
+}
+
+struct exchange_output *store__output_ref(struct exchange_output *output)
+{
+    atomic_fetch_add_explicit(&output->refs, 1, memory_order_relaxed);
+    return output;
+}
+
+/* Gives the memory back. Under the lock, or when nobody else has it. */
+static void free_pieces(struct exchange_output *output)
+{
+    for (uint32_t i = 0; i < output->n_partitions; i++) {
+        struct store__partition *partition = &output->partitions[i];
+        for (uint32_t k = 0; k < partition->n; k++) {
+            block_unref(partition->pieces[k].block);
+        }
+        mem_free(partition->pieces);
+        *partition = (struct store__partition){0};
+    }
+    atomic_fetch_sub(&output->store->memory_bytes, atomic_exchange(&output->memory_bytes, 0));
+}
+
+void store__output_unref(struct exchange_output *output)
+{
+    if (output == NULL || atomic_fetch_sub_explicit(&output->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    free_pieces(output);
+    mem_free(output->partitions);
+    pthread_mutex_destroy(&output->lock);
+    pthread_cond_destroy(&output->quiet);
+    mem_free(output);
+}
+
+static void remove_file(struct exchange_output *output)
+{
+    char *path = store__path(output, output->kind == EXCHANGE_RESULT && !output->is_finished);
+    (void)unlink(path); /* there may be none */
+    mem_free(path);
+    atomic_fetch_sub(&output->store->file_bytes, output->file_bytes);
+    output->file_bytes = 0;
+    output->has_file = false;
+}
+
+void store__drop(struct exchange_output *output)
+{
+    bool was_in = take_out(output);
+    pthread_mutex_lock(&output->lock);
+    bool is_first = !output->is_dropped;
+    output->is_dropped = true;
+    while (output->is_spilling) { /* it sees that its work is for nothing */
+        pthread_cond_wait(&output->quiet, &output->lock);
+    }
+    if (is_first) {
+        free_pieces(output);
+        remove_file(output);
+    }
+    pthread_mutex_unlock(&output->lock);
+    if (was_in) {
+        store__output_unref(output);
+    }
+}
+
+enum err exchange_output_open(struct exchange_store *store, const struct exchange_key *key, enum exchange_kind kind,
+                              uint32_t n_partitions, struct exchange_output **out, struct error *e)
+{
+    ASSERT(n_partitions > 0);
+    ASSERT(kind == EXCHANGE_SHUFFLE || n_partitions == 1);
+    struct exchange_output *output = store__output_new(store, key, kind, n_partitions);
+    enum err err = store__add(store, output, e);
+    if (err != ERR_OK) {
+        store__output_unref(output);
+        return err;
+    }
+    *out = output;
+    return ERR_OK;
+}
+
+static enum err dropped(const struct exchange_output *output, struct error *e)
+{
+    return error_set(e, ERR_CANCELED, "the job %s has ended, and its output is not wanted any more", output->key.job);
+}
+
+enum err exchange_output_append(struct exchange_output *output, uint32_t partition, struct block *piece, bool is_shared,
+                                struct error *e)
+{
+    struct exchange_store *store = output->store;
+    struct store__partition *to = &output->partitions[partition];
+    ASSERT(partition < output->n_partitions);
+    pthread_mutex_lock(&output->lock);
+    ASSERT(!output->is_finished);
+    if (output->is_dropped) {
+        pthread_mutex_unlock(&output->lock);
+        block_unref(piece);
+        return dropped(output, e);
+    }
+    to->pieces = mem_grow(to->pieces, &to->cap, to->n + 1, sizeof(*to->pieces));
+    to->pieces[to->n++] =
+        (struct store__piece){.block = piece, .start = to->bytes, .n = piece->n, .is_shared = is_shared};
+    to->bytes += piece->n;
+    bool is_large = output->kind == EXCHANGE_RESULT && to->bytes > LIMIT_INLINE_RESULT_BYTES;
+    if (!is_shared) { /* counted before another thread can take it to a file */
+        atomic_fetch_add(&output->memory_bytes, piece->n);
+        atomic_fetch_add(&store->memory_bytes, piece->n);
+    }
+    pthread_mutex_unlock(&output->lock);
+    enum err err = is_large ? store__spill(output, e) : ERR_OK;
+    return err == ERR_OK ? store__make_room(store, e) : err;
+}
+
+/* A result that has a file is in it as a whole, and gets its right name. */
+static enum err finish_result(struct exchange_output *output, struct error *e)
+{
+    output->finished_wall_ms = clock_wall_ms();
+    if (!output->has_file) { /* only we spill it */
+        return ERR_OK;
+    }
+    enum err err = store__spill(output, e);
+    char *part = store__path(output, true);
+    char *path = store__path(output, false);
+    if (err == ERR_OK && rename(part, path) != 0) {
+        err = error_set(e, ERR_UNAVAILABLE, "the result file %s cannot be renamed", part);
+    }
+    mem_free(part);
+    mem_free(path);
+    return err;
+}
+
+enum err exchange_output_finish(struct exchange_output *output, const struct ipc_tally *tallies, struct error *e)
+{
+    enum err err = ERR_OK;
+    if (output->kind == EXCHANGE_RESULT) {
+        err = finish_result(output, e);
+    }
+    pthread_mutex_lock(&output->lock);
+    if (err == ERR_OK && output->is_dropped) {
+        err = dropped(output, e);
+    }
+    for (uint32_t i = 0; i < output->n_partitions && err == ERR_OK; i++) {
+        ASSERT(tallies[i].bytes == output->partitions[i].bytes);
+    }
+    output->is_finished = err == ERR_OK;
+    pthread_mutex_unlock(&output->lock);
+    return err;
+}
+
+void exchange_output_close(struct exchange_output *output, bool is_dropped)
+{
+    if (output == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&output->lock);
+    bool is_kept = output->is_finished && !is_dropped;
+    pthread_mutex_unlock(&output->lock);
+    if (!is_kept) {
+        store__drop(output);
+    }
+    store__output_unref(output);
+}
+
+/* ---- the store ---- */
+
+enum err exchange_store_open(const struct exchange_store_options *options, struct exchange_store **out,
+                             struct error *e)
+{
+    struct exchange_store *store = mem_calloc(1, sizeof(*store));
+    store->shuffle_folder = mem_strdup(options->shuffle_folder);
+    store->result_folder = mem_strdup(options->result_folder);
+    store->memory_bytes_max = options->memory_bytes_max;
+    random_bytes(&store->hash_key, sizeof(store->hash_key));
+    pthread_mutex_init(&store->lock, NULL);
+    list_init(&store->list);
+    enum err err = store__scan(store, e);
+    if (err != ERR_OK) {
+        exchange_store_close(store);
+        return err;
+    }
+    *out = store;
+    return ERR_OK;
+}
+
+/* Outputs of one kind, and of one job unless that is NULL, each with a reference. The caller frees the array. */
+static struct exchange_output **collect(struct exchange_store *store, enum exchange_kind kind, const char *job,
+                                        uint32_t *out_n)
+{
+    struct exchange_output **outputs = NULL;
+    uint32_t cap = 0;
+    uint32_t n = 0;
+    pthread_mutex_lock(&store->lock);
+    LIST_EACH(node, &store->list) {
+        struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
+        if (output->kind == kind && (job == NULL || strcmp(output->key.job, job) == 0)) {
+            outputs = mem_grow((void *)outputs, &cap, n + 1, sizeof(struct exchange_output *));
+            outputs[n++] = store__output_ref(output);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    *out_n = n;
+    return outputs;
+}
+
+static void drop_all(struct exchange_store *store, const char *job)
+{
+    uint32_t n = 0;
+    struct exchange_output **outputs = collect(store, EXCHANGE_SHUFFLE, job, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        store__drop(outputs[i]);
+        store__output_unref(outputs[i]);
+    }
+    mem_free((void *)outputs);
+}
+
+void exchange_store_close(struct exchange_store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    drop_all(store, NULL);
+    while (!list_is_empty(&store->list)) {
+        struct exchange_output *output = CONTAINER_OF(list_first(&store->list), struct exchange_output, link);
+        bool was_in = take_out(output);
+        ASSERT(was_in);
+        store__output_unref(output);
+    }
+    map_deinit(&store->outputs);
+    pthread_mutex_destroy(&store->lock);
+    mem_free(store->shuffle_folder);
+    mem_free(store->result_folder);
+    mem_free(store);
+}
+
+uint64_t exchange_store_memory_bytes(struct exchange_store *store)
+{
+    return atomic_load(&store->memory_bytes);
+}
+
+uint64_t exchange_store_file_bytes(struct exchange_store *store)
+{
+    return atomic_load(&store->file_bytes);
+}
+
+void exchange_store_drop_job(struct exchange_store *store, const char *job)
+{
+    drop_all(store, job);
+}
+
+uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms)
+{
+    uint32_t n = 0;
+    uint32_t n_dropped = 0;
+    struct exchange_output **outputs = collect(store, EXCHANGE_RESULT, NULL, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&outputs[i]->lock);
+        bool is_old = outputs[i]->is_finished && outputs[i]->finished_wall_ms < wall_ms;
+        pthread_mutex_unlock(&outputs[i]->lock);
+        if (is_old) {
+            store__drop(outputs[i]);
+            n_dropped++;
+        }
+        store__output_unref(outputs[i]);
+    }
+    mem_free((void *)outputs);
+    return n_dropped;
+}
+
+static bool has_job(const void *value, const void *job)
+{
+    const struct exchange_output *output = value;
+    return strcmp(output->key.job, job) == 0;
+}
+
+char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n)
+{
+    char **jobs = NULL;
+    uint32_t cap = 0;
+    uint32_t n = 0;
+    struct map seen = {0};
+    pthread_mutex_lock(&store->lock);
+    LIST_EACH(node, &store->list) {
+        struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
+        struct exchange_key key = {0}; /* only the job counts */
+        memcpy(key.job, output->key.job, sizeof(key.job));
+        uint64_t hash = hash_of(store, &key);
+        bool is_wanted = output->kind == EXCHANGE_SHUFFLE && n < max;
+        if (is_wanted && map_get(&seen, hash, has_job, key.job) == NULL) {
+            jobs = mem_grow((void *)jobs, &cap, n + 1, sizeof(char *));
+            jobs[n++] = mem_strdup(output->key.job);
+            map_put(&seen, hash, output);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    map_deinit(&seen);
+    *out_n = n;
+    return jobs;
+}

@@ -1,0 +1,130 @@
+/*
+ * store.h - what a worker keeps for others: map outputs until their job ends, and results of queries.
+ *
+ * An output belongs to one attempt of one task and has partitions; each is an Arrow stream. It is written by that
+ * attempt, and nobody else sees it until it is finished. Pieces of partitions (a message each) stay in memory up to the
+ * store's budget; then the output with the most memory goes to a file. An output that is not finished when its writer
+ * closes it is gone without a trace.
+ *
+ * Files: `shuffle/JOB.STAGE.TASK.ATTEMPT.arrows` holds the spilled pieces of one output; all of them are removed when
+ * the store is opened. `results/JOB.STAGE.TASK.ATTEMPT.arrows` is a result, a whole Arrow stream; it is found again after
+ * a restart and removed when it is old. While it is written it is called `….part`. Files are not synced: one that a
+ * crash of the machine cut short is recognised by its checksums when it is read.
+ *
+ * Locks: one for the table of outputs, one for each output. None is held while a file is read or written.
+ *
+ * Ownership: said at each function. Threads: any; an output is written by one at a time.
+ */
+#ifndef CAPSTAN_EXCHANGE_STORE_H
+#define CAPSTAN_EXCHANGE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "exchange/block.h"
+#include "exchange/ipc.h"
+
+#define EXCHANGE_NOT_REGISTERED "map output not registered for requested attempt"
+
+/* One attempt of one task. */
+struct exchange_key {
+    char job[LIMIT_ID_BYTES + 1];
+    uint32_t stage;
+    uint32_t task;
+    uint32_t attempt;
+};
+
+/* False if the job's name is too long or has other characters than [A-Za-z0-9._-]. */
+MUST_USE bool exchange_key_make(const char *job, uint32_t stage, uint32_t task, uint32_t attempt,
+                                struct exchange_key *out);
+
+struct exchange_store_options {
+    const char *shuffle_folder; /* both exist */
+    const char *result_folder;
+    uint64_t memory_bytes_max;
+};
+
+struct exchange_store;
+
+/* Removes old shuffle files and finds old results. ERR_UNAVAILABLE if a folder cannot be read. */
+MUST_USE enum err exchange_store_open(const struct exchange_store_options *options, struct exchange_store **out,
+                                      struct error *e);
+
+/* NULL ok. Removes shuffle files, keeps results. After all outputs and readers are closed. */
+void exchange_store_close(struct exchange_store *store);
+
+/* Bytes of outputs in memory, and in shuffle files. */
+uint64_t exchange_store_memory_bytes(struct exchange_store *store);
+uint64_t exchange_store_file_bytes(struct exchange_store *store);
+
+/* Forgets the job's map outputs at once; whoever writes one gets ERR_CANCELED. Its results stay. */
+void exchange_store_drop_job(struct exchange_store *store, const char *job);
+
+/* Removes results that were finished before `wall_ms`, as clock_wall_ms. Returns how many. */
+uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms);
+
+/* The jobs of which it has map outputs, each once, `max` at most. The caller frees each name and the array. */
+char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n);
+
+/* ---- writing ---- */
+
+enum exchange_kind { EXCHANGE_SHUFFLE, EXCHANGE_RESULT /* one partition */ };
+
+struct exchange_output;
+
+/* ERR_EXISTS if there is one with that key. */
+MUST_USE enum err exchange_output_open(struct exchange_store *store, const struct exchange_key *key,
+                                       enum exchange_kind kind, uint32_t n_partitions, struct exchange_output **out,
+                                       struct error *e);
+
+/*
+ * Adds a piece to a partition, and takes the reference, also on failure. A `shared` one (the schema, the end) is in many
+ * partitions, small, and stays in memory. May spill, this output or another. ERR_EXHAUSTED if the disk is full,
+ * ERR_CANCELED if the job was dropped.
+ */
+MUST_USE enum err exchange_output_append(struct exchange_output *output, uint32_t partition, struct block *piece,
+                                         bool is_shared, struct error *e);
+
+/*
+ * From now on it can be read. `tallies`, one for each partition, must agree with what was appended. A result of more than
+ * LIMIT_INLINE_RESULT_BYTES is in its file then; a smaller one stays in memory, to be sent along. Once.
+ */
+MUST_USE enum err exchange_output_finish(struct exchange_output *output, const struct ipc_tally *tallies,
+                                         struct error *e);
+
+/* Lets go of it. NULL ok. If it was not finished, everything of it is removed; also if `is_dropped`. */
+void exchange_output_close(struct exchange_output *output, bool is_dropped);
+
+/* ---- reading ---- */
+
+struct exchange_reader;
+
+/*
+ * Reads a partition from byte `offset` on; that may be its end. ERR_NOT_FOUND with EXCHANGE_NOT_REGISTERED if there is no
+ * finished output with just that key, ERR_INVALID for a partition or offset that it does not have.
+ */
+MUST_USE enum err exchange_reader_open(struct exchange_store *store, const struct exchange_key *key, uint32_t partition,
+                                       uint64_t offset, struct exchange_reader **out, struct error *e);
+void exchange_reader_close(struct exchange_reader *reader); /* NULL ok */
+
+/* Whether the next bytes are in memory, so that reading them does not block. True at the end. */
+bool exchange_reader_is_ready(struct exchange_reader *reader);
+
+/*
+ * If what comes next is a whole piece in memory, returns it, for the caller to give back, and goes on behind it;
+ * else NULL.
+ */
+struct block *exchange_reader_piece(struct exchange_reader *reader);
+
+/*
+ * Reads up to `max` bytes; 0 at the end. Without `may_block`, stops in front of what is in a file. ERR_DATA_LOSS if the
+ * file is gone or shorter than it was, ERR_NOT_FOUND if the output was dropped.
+ */
+MUST_USE enum err exchange_reader_read(struct exchange_reader *reader, bool may_block, void *out, size_t max,
+                                       size_t *out_n, struct error *e);
+
+#endif

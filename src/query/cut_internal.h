@@ -1,0 +1,188 @@
+/*
+ * cut_internal.h - what the files of the cutter share. cut.h explains the idea.
+ *
+ * Ownership: all lies in the cutter's arena. Threads: one per cutter.
+ */
+#ifndef CAPSTAN_QUERY_CUT_INTERNAL_H
+#define CAPSTAN_QUERY_CUT_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "query/aggregate.h"
+#include "query/cut.h"
+#include "query/join.h"
+
+enum spread { SPREAD_ANY, SPREAD_HASH, SPREAD_SINGLE, SPREAD_REPLICATED };
+
+/* Columns of a fragment's output on whose values rows are spread. A fragment may have several such sets. */
+struct key_set {
+    const struct key_set *next;
+    uint32_t n;
+    uint32_t *columns; /* in the order in which they were hashed */
+};
+
+/* See physical_choice. It stays with a fragment as long as nothing in it relies on how the join's rows were spread. */
+struct fragment_choice {
+    uint32_t small;
+    uint32_t large;
+};
+
+struct fragment {
+    struct plan_node *node;
+    enum spread spread;
+    const struct key_set *keys;           /* SPREAD_HASH only, and then never empty */
+    bool reads_partitions;                /* one task per partition */
+    bool has_splits;                      /* one task per split; never both */
+    double rows;                          /* an estimate; negative: unknown */
+    double rows_max;                      /* it cannot be more; may be INFINITY */
+    const struct fragment_choice *choice; /* or NULL */
+};
+
+/* A NODE_INPUT that the cutter has made. */
+struct stage_read {
+    const char *name;
+    uint32_t stage;
+    bool is_whole;
+};
+
+/* A scan that is shared out among tasks. */
+struct split_scan_entry {
+    struct scan *scan;
+    uint32_t n_splits;
+    struct physical_split *splits;
+};
+
+/* A CTE, or the key side of a delim join: a stage that is read more than once. */
+struct shared_rows {
+    uint32_t id;
+    uint32_t stage;
+    struct fragment shape;   /* what a reader gets, but for its node */
+    const struct join *join; /* of a delim join, for its keys */
+    bool has_distinct;       /* the next is set: the distinct keys, shared as well */
+    struct fragment distinct;
+    uint32_t distinct_stage;
+    bool is_distinct_replicated; /* `distinct` is read as it is, without a stage */
+};
+
+struct shared_list {
+    struct shared_rows *items;
+    uint32_t n;
+    uint32_t cap;
+};
+
+struct cutter {
+    const struct cut_options *options;
+    struct arena *arena;
+    struct error *e;
+    uint32_t partitions;
+    uint64_t split_bytes;
+    double broadcast_bytes;
+    const struct join_rules *join_rules;
+    const struct aggregate_rule *aggregate_rules;
+    const struct plan_node *final_order; /* the ORDER BY of the result, if that is all that is above it; or NULL */
+    struct physical_stage *stages;       /* these arrays are on the heap */
+    uint32_t n_stages;
+    uint32_t cap_stages;
+    struct stage_read *reads;
+    uint32_t n_reads;
+    uint32_t cap_reads;
+    struct split_scan_entry *scans;
+    uint32_t n_scans;
+    uint32_t cap_scans;
+    struct shared_list ctes;
+    struct shared_list delims;
+};
+
+/* A node's rule. Returns ERR_PRECONDITION, with the reason, for what cannot be cut. */
+typedef enum err cut_rule_fn(struct cutter *c, struct plan_node *node, struct fragment *out);
+
+/* Cuts what is below the node and the node itself, by the table of rules. */
+MUST_USE enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out);
+
+/* Rules in files of their own. */
+enum err cut__join(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__order(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__cte(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__cte_ref(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__recursive_cte(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__delim_get(struct cutter *c, struct plan_node *node, struct fragment *out);
+
+/*
+ * Cuts the two sides of a delim join and makes its key side a stage. Writes what the join is to work on; afterwards
+ * it is an ordinary join.
+ */
+MUST_USE enum err cut__delim_sides(struct cutter *c, struct plan_node *node, struct fragment *out_left,
+                                   struct fragment *out_right);
+
+/* Exchanges: each ends the fragment as a stage, unless it is as wanted already. */
+MUST_USE enum err cut__shuffle(struct cutter *c, const struct fragment *f, struct expression *const *keys, uint32_t n,
+                               struct fragment *out);
+MUST_USE enum err cut__broadcast(struct cutter *c, const struct fragment *f, struct fragment *out);
+MUST_USE enum err cut__gather(struct cutter *c, const struct fragment *f, struct fragment *out);
+/* To as many tasks as there are partitions, with rows that are together staying so. */
+MUST_USE enum err cut__forward(struct cutter *c, const struct fragment *f, struct fragment *out);
+/* From one task, or from all of them, to many, of which only one has the rows. */
+MUST_USE enum err cut__spread(struct cutter *c, const struct fragment *f, struct fragment *out);
+
+/* What a stage's rows go through at its end. */
+struct close_request {
+    enum exchange exchange;
+    struct expression *const *keys;
+    uint32_t n_keys;
+    const struct order_key *orders; /* of a range exchange, instead of keys */
+    uint32_t n_orders;
+    const char *bounds;        /* of a range exchange: the name of a NODE_INPUT that need not be in the tree */
+    const struct plan *result; /* of the last stage: for the result's names */
+};
+
+/* Ends a fragment as a stage. */
+MUST_USE enum err cut__close(struct cutter *c, const struct fragment *f, const struct close_request *request,
+                             uint32_t *out_stage);
+
+/* A NODE_INPUT that reads a stage with these columns. */
+struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_node *shape, bool is_whole);
+
+/* Whether the rows are at one task, or at all. */
+static inline bool cut__is_one(const struct fragment *f)
+{
+    return f->spread == SPREAD_SINGLE || f->spread == SPREAD_REPLICATED;
+}
+
+/* Bytes of the fragment's rows by the estimate (INFINITY if unknown), and at most. */
+double cut__bytes(const struct fragment *f);
+double cut__bytes_max(const struct fragment *f);
+
+/* Bytes of one row with these columns, about. */
+double cut__row_bytes(const struct plan_node *node);
+
+/* One key set more in front of `next`. `columns` is copied. */
+const struct key_set *cut__key_set(struct cutter *c, const uint32_t *columns, uint32_t n, const struct key_set *next);
+
+/* The key sets with other positions: column i is now map[i], or gone if that is PLAN_NO_COLUMN. NULL if none is left. */
+const struct key_set *cut__remap_keys(struct cutter *c, const struct key_set *keys, const uint32_t *map, uint32_t n);
+
+/* For each of `n` input columns where the output has it, the first time; PLAN_NO_COLUMN if not. `map` is output → input. */
+uint32_t *cut__invert(struct cutter *c, const uint32_t *map, uint32_t n_map, uint32_t n);
+
+/* Makes the fragment hash(keys), or any if there are no keys. */
+void cut__set_hashed(struct fragment *f, const struct key_set *keys);
+
+/* Whether rows with equal values of the expressions are at the same task: some key set is made of these only. */
+bool cut__is_together(const struct fragment *f, struct expression *const *keys, uint32_t n);
+
+/* Column positions of expressions that are all plain columns; NULL if one is not. */
+uint32_t *cut__ref_columns(struct cutter *c, struct expression *const *expressions, uint32_t n);
+
+/* REF 0 … REF n-1 of the node. */
+struct expression **cut__refs(struct cutter *c, const struct plan_node *node, uint32_t n);
+
+/* What a stage does, and whether it does the same each time (cut_describe.c). */
+bool cut__is_deterministic(struct plan_node *node);
+void cut__describe(struct buf *out, const struct plan_node *node);
+
+/* Which of the inputs `names`, if empty, leave the node without rows. Writes one flag per name. */
+void cut__empty_if(const struct plan_node *node, const char *const *names, uint32_t n, bool *out_flags);
+
+#endif

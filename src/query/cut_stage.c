@@ -1,0 +1,359 @@
+/* Fragments end here: as stages, with an exchange behind them. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "query/cut_internal.h"
+#include "query/unparse.h"
+
+/* What a walk over a fragment's tree finds, for its stage. */
+struct stage_parts {
+    struct cutter *c;
+    struct physical_stage *stage;
+    uint32_t cap_inputs;
+    uint32_t cap_splits;
+    uint32_t n_scans;
+};
+
+static const struct stage_read *find_read(const struct cutter *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->n_reads; i++) {
+        if (strcmp(c->reads[i].name, name) == 0) {
+            return &c->reads[i];
+        }
+    }
+    ASSERT(false);
+    return NULL;
+}
+
+static void add_input(struct stage_parts *parts, const char *name)
+{
+    struct physical_stage *stage = parts->stage;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        if (strcmp(stage->inputs[i].name, name) == 0) {
+            return;
+        }
+    }
+    const struct stage_read *read = find_read(parts->c, name);
+    stage->inputs = mem_grow(stage->inputs, &parts->cap_inputs, stage->n_inputs + 1, sizeof *stage->inputs);
+    stage->inputs[stage->n_inputs++] =
+        (struct physical_input){.name = name, .stage = read->stage, .is_whole = read->is_whole};
+}
+
+/* Gives the scan its number in the stage, and the stage the scan's splits. */
+static void add_scan(struct stage_parts *parts, const struct split_scan_entry *entry)
+{
+    struct physical_stage *stage = parts->stage;
+    struct arena *arena = parts->c->arena;
+    uint32_t number = parts->n_scans++;
+    entry->scan->split = (struct scan_split){
+        .files = "{{split}}", .where = "{{rows:@.file_row_number}}", .file_index = "CAST({{file_index}} AS UBIGINT)"};
+    if (number > 0) {
+        entry->scan->split.files = arena_format(arena, "{{split:%" PRIu32 "}}", number);
+        entry->scan->split.where = arena_format(arena, "{{rows:%" PRIu32 ":@.file_row_number}}", number);
+        entry->scan->split.file_index = arena_format(arena, "CAST({{file_index:%" PRIu32 "}} AS UBIGINT)", number);
+    }
+    stage->splits =
+        mem_grow(stage->splits, &parts->cap_splits, stage->n_splits + entry->n_splits, sizeof *stage->splits);
+    for (uint32_t i = 0; i < entry->n_splits; i++) {
+        stage->splits[stage->n_splits] = entry->splits[i];
+        stage->splits[stage->n_splits++].scan = number;
+    }
+}
+
+static bool find_parts(struct plan_node *node, void *context)
+{
+    struct stage_parts *parts = context;
+    if (node->kind == NODE_INPUT) {
+        add_input(parts, node->as.input.name);
+    }
+    for (uint32_t i = 0; node->kind == NODE_SCAN && i < parts->c->n_scans; i++) {
+        if (parts->c->scans[i].scan == node->as.scan) {
+            add_scan(parts, &parts->c->scans[i]);
+        }
+    }
+    return true;
+}
+
+/* Moves arrays from the heap into the arena. */
+static void settle_parts(struct stage_parts *parts)
+{
+    struct physical_stage *stage = parts->stage;
+    void *inputs = stage->inputs;
+    void *splits = stage->splits;
+    stage->inputs = arena_copy(parts->c->arena, inputs, stage->n_inputs * sizeof *stage->inputs);
+    stage->splits = arena_copy(parts->c->arena, splits, stage->n_splits * sizeof *stage->splits);
+    mem_free(inputs);
+    mem_free(splits);
+}
+
+static enum err write_keys(struct cutter *c, const struct close_request *request, struct physical_output *output)
+{
+    bool is_range = request->exchange == EXCHANGE_RANGE;
+    output->n_keys = is_range ? request->n_orders : request->n_keys;
+    output->keys = arena_zalloc(c->arena, output->n_keys * sizeof *output->keys);
+    for (uint32_t i = 0; i < output->n_keys; i++) {
+        struct buf text = {0};
+        const struct order_key *order = is_range ? &request->orders[i] : NULL;
+        enum err err = unparse_expression(&text, is_range ? order->expression : request->keys[i], NULL, c->e);
+        if (err == ERR_OK && is_range) {
+            buf_format(&text, " %s NULLS %s", order->is_descending ? "DESC" : "ASC",
+                       order->has_nulls_first ? "FIRST" : "LAST");
+        }
+        output->keys[i] = arena_strdup(c->arena, text.data);
+        buf_deinit(&text);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+static void note_empty_if(struct cutter *c, const struct fragment *f, struct physical_stage *stage)
+{
+    const char **names = arena_zalloc(c->arena, stage->n_inputs * sizeof *names);
+    bool *flags = arena_zalloc(c->arena, stage->n_inputs * sizeof *flags);
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        names[i] = stage->inputs[i].name;
+    }
+    cut__empty_if(f->node, names, stage->n_inputs, flags);
+    stage->empty_if = arena_zalloc(c->arena, stage->n_inputs * sizeof *stage->empty_if);
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        if (flags[i]) {
+            stage->empty_if[stage->n_empty_if++] = i;
+        }
+    }
+}
+
+/* How often the SQL names the input. */
+static void note_repeats(struct physical_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        uint32_t n = 0;
+        struct buf name = {0};
+        sql_write_name(&name, stage->inputs[i].name);
+        for (const char *p = stage->sql; (p = strstr(p, name.data)) != NULL; p += name.n) {
+            n++;
+        }
+        stage->inputs[i].is_repeated = n > 1;
+        buf_deinit(&name);
+    }
+}
+
+static void note_choice(struct cutter *c, const struct fragment *f, struct physical_stage *stage)
+{
+    /* SQL that depends on the number of its task, or keeps partitions for others, must keep its tasks. */
+    if (f->choice == NULL || strstr(stage->sql, "{{task}}") != NULL || stage->output.exchange == EXCHANGE_FORWARD) {
+        return;
+    }
+    stage->choice = (struct physical_choice){
+        .is_open = true,
+        .small = f->choice->small,
+        .large = f->choice->large,
+        .bytes_max = c->options->broadcast_bytes,
+    };
+}
+
+enum err cut__close(struct cutter *c, const struct fragment *f, const struct close_request *request,
+                    uint32_t *out_stage)
+{
+    struct physical_stage stage = {.id = c->n_stages, .estimate = {.rows = -1, .bytes = -1}};
+    struct stage_parts parts = {.c = c, .stage = &stage};
+    struct buf sql = {0};
+    struct buf what = {0};
+    plan_visit(f->node, find_parts, &parts);
+    if (request->bounds != NULL) {
+        add_input(&parts, request->bounds);
+    }
+    settle_parts(&parts);
+    stage.output = (struct physical_output){.exchange = request->exchange, .bounds = request->bounds};
+    stage.output.partitions = exchange_is_partitioned(request->exchange) ? c->partitions : 0;
+    enum err err = request->result != NULL
+                       ? unparse_result(&sql, f->node, request->result->columns, request->result->n_columns, c->e)
+                       : unparse_node(&sql, f->node, c->e);
+    if (err == ERR_OK) {
+        err = write_keys(c, request, &stage.output);
+    }
+    if (err == ERR_OK) {
+        stage.sql = arena_strdup(c->arena, sql.data);
+        stage.is_deterministic = cut__is_deterministic(f->node);
+        stage.estimate.rows = f->rows;
+        stage.estimate.bytes = f->rows < 0 ? -1 : f->rows * cut__row_bytes(f->node);
+        cut__describe(&what, f->node);
+        stage.what = arena_strdup(c->arena, what.n > 0 ? what.data : "");
+        note_empty_if(c, f, &stage);
+        note_repeats(&stage);
+        note_choice(c, f, &stage);
+        c->stages = mem_grow(c->stages, &c->cap_stages, c->n_stages + 1, sizeof *c->stages);
+        *out_stage = c->n_stages;
+        c->stages[c->n_stages++] = stage;
+    }
+    buf_deinit(&sql);
+    buf_deinit(&what);
+    return err;
+}
+
+struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_node *shape, bool is_whole)
+{
+    const char *name = arena_format(c->arena, "i%" PRIu32, c->n_reads);
+    c->reads = mem_grow(c->reads, &c->cap_reads, c->n_reads + 1, sizeof *c->reads);
+    c->reads[c->n_reads++] = (struct stage_read){.name = name, .stage = stage, .is_whole = is_whole};
+    struct plan_node *node = plan_input(c->arena, name, (const struct type *const *)shape->columns, shape->n_columns);
+    node->rows_estimated = shape->rows_estimated;
+    return node;
+}
+
+/* A new fragment that begins with another stage's rows. */
+static struct fragment read_fragment(struct cutter *c, uint32_t stage, const struct fragment *from, bool is_whole)
+{
+    return (struct fragment){
+        .node = cut__read(c, stage, from->node, is_whole),
+        .spread = is_whole ? SPREAD_SINGLE : SPREAD_ANY,
+        .reads_partitions = !is_whole,
+        .rows = from->rows,
+        .rows_max = from->rows_max,
+    };
+}
+
+/* If the fragment is nothing but the partitions of a stage, that stage can as well be read as a whole. */
+static bool read_whole_instead(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    if (f->node->kind != NODE_INPUT) {
+        return false;
+    }
+    const struct stage_read *read = find_read(c, f->node->as.input.name);
+    *out = read_fragment(c, read->stage, f, true);
+    return true;
+}
+
+enum err cut__gather(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    if (cut__is_one(f)) {
+        *out = *f;
+        out->spread = SPREAD_SINGLE;
+        return ERR_OK;
+    }
+    if (read_whole_instead(c, f, out)) {
+        return ERR_OK;
+    }
+    uint32_t stage = 0;
+    enum err err = cut__close(c, f, &(struct close_request){.exchange = EXCHANGE_GATHER}, &stage);
+    if (err == ERR_OK) {
+        *out = read_fragment(c, stage, f, true);
+    }
+    return err;
+}
+
+enum err cut__broadcast(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    if (f->spread == SPREAD_REPLICATED) {
+        *out = *f;
+        return ERR_OK;
+    }
+    enum err err = ERR_OK;
+    if (read_whole_instead(c, f, out)) {
+        struct physical_output *output = &c->stages[find_read(c, out->node->as.input.name)->stage].output;
+        output->exchange = output->exchange == EXCHANGE_GATHER ? EXCHANGE_BROADCAST : output->exchange;
+    } else {
+        uint32_t stage = 0;
+        err = cut__close(c, f, &(struct close_request){.exchange = EXCHANGE_BROADCAST}, &stage);
+        if (err == ERR_OK) {
+            *out = read_fragment(c, stage, f, true);
+        }
+    }
+    if (err == ERR_OK) {
+        out->spread = SPREAD_REPLICATED;
+    }
+    return err;
+}
+
+/* Everybody has the rows already, so each task only has to leave out what is not its share. */
+static struct fragment keep_share(struct cutter *c, const struct fragment *f, const char *sql,
+                                  struct expression *const *args, uint32_t n)
+{
+    struct fragment share = *f;
+    struct expression *condition = expression_template(c->arena, sql, type_plain(TYPE_BOOLEAN), args, n);
+    share.node = plan_filter(c->arena, f->node, condition);
+    share.spread = SPREAD_ANY;
+    share.choice = NULL;
+    return share;
+}
+
+enum err cut__shuffle(struct cutter *c, const struct fragment *f, struct expression *const *keys, uint32_t n,
+                      struct fragment *out)
+{
+    uint32_t *columns = cut__ref_columns(c, keys, n);
+    if (f->spread == SPREAD_REPLICATED) {
+        const char *sql = arena_format(c->arena, "((hash(@*) >> 32) %% %" PRIu32 " = {{task}})", c->partitions);
+        *out = keep_share(c, f, sql, keys, n);
+        out->reads_partitions = true;
+    } else {
+        uint32_t stage = 0;
+        struct close_request request = {.exchange = EXCHANGE_HASH, .keys = keys, .n_keys = n};
+        enum err err = cut__close(c, f, &request, &stage);
+        if (err != ERR_OK) {
+            return err;
+        }
+        *out = read_fragment(c, stage, f, false);
+    }
+    cut__set_hashed(out, columns == NULL ? NULL : cut__key_set(c, columns, n, NULL));
+    return ERR_OK;
+}
+
+enum err cut__forward(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    uint32_t stage = 0;
+    struct close_request request = {.exchange = cut__is_one(f) ? EXCHANGE_BROADCAST : EXCHANGE_FORWARD};
+    enum err err = cut__close(c, f, &request, &stage);
+    if (err != ERR_OK) {
+        return err;
+    }
+    *out = read_fragment(c, stage, f, cut__is_one(f));
+    if (cut__is_one(f)) {
+        out->spread = SPREAD_REPLICATED;
+    } else {
+        cut__set_hashed(out, f->spread == SPREAD_HASH ? f->keys : NULL);
+    }
+    return ERR_OK;
+}
+
+enum err cut__spread(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    struct fragment everywhere;
+    if (!cut__is_one(f)) {
+        *out = *f;
+        return ERR_OK;
+    }
+    enum err err = cut__broadcast(c, f, &everywhere);
+    if (err == ERR_OK) {
+        *out = keep_share(c, &everywhere, "({{task}} = 0)", NULL, 0);
+    }
+    return err;
+}
+
+double cut__row_bytes(const struct plan_node *node)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < node->n_columns; i++) {
+        enum type_id id = node->columns[i]->id;
+        bool is_small = id == TYPE_BOOLEAN || id == TYPE_TINYINT || id == TYPE_UTINYINT || id == TYPE_SMALLINT ||
+                        id == TYPE_USMALLINT;
+        bool is_long = id == TYPE_HUGEINT || id == TYPE_UHUGEINT || id == TYPE_UUID || id == TYPE_INTERVAL;
+        bool is_nested = id == TYPE_LIST || id == TYPE_ARRAY || id == TYPE_STRUCT || id == TYPE_MAP ||
+                         id == TYPE_UNION || id == TYPE_BLOB;
+        bool is_text = id == TYPE_VARCHAR || id == TYPE_BIT || id == TYPE_BIGNUM;
+        bytes += is_small ? 2 : is_long ? 16 : is_nested ? 64 : is_text ? 24 : 8;
+    }
+    return bytes > 1 ? bytes : 1;
+}
+
+double cut__bytes(const struct fragment *f)
+{
+    return f->rows < 0 ? INFINITY : f->rows * cut__row_bytes(f->node);
+}
+
+double cut__bytes_max(const struct fragment *f)
+{
+    return f->rows_max * cut__row_bytes(f->node);
+}
