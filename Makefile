@@ -18,6 +18,7 @@ needs_wire := wire core base
 needs_rpc := rpc base
 needs_duck := duck base
 needs_query := query duck base
+needs_exchange := exchange rpc wire core base
 needs_exec := exec base
 needs_http := http base
 needs_coordinator := coordinator store rpc wire core base
@@ -33,6 +34,7 @@ libs_rpc := -lgrpc -lgpr -lpthread
 libs_duck := -ldl -lpthread
 libs_query := -lm
 libs_http := -lmicrohttpd
+libs_exchange := -llz4 -lxxhash -lpthread
 libs_exec := -lcurl -ldl -lpthread
 libs_coordinator := -lpthread
 libs_worker := -lpthread
@@ -86,6 +88,8 @@ sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcar
 # borrows from other tests.
 tests_postgres := store
 fuzz_config    := cli
+fuzz_arrow_ipc := exchange
+fuzz_shuffle_frame := exchange
 bench_store    := coordinator
 tests_service := coordinator
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
@@ -93,7 +97,8 @@ borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integ
                        tests/integration/postgres/server.c $(borrows_store)
 borrows_worker := tests/integration/rpc/sanitizers.c
 borrows_cli    := tests/integration/rpc/sanitizers.c
-borrows_service := tests/integration/rpc/sanitizers.c
+borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c
+borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol.
 migrations := $(wildcard src/store/migrations/*.sql)

@@ -51,21 +51,29 @@ if [ ! -f $stamp ] || [ "$(cat $stamp)" != "$sum" ]; then
 fi
 
 # 5,000 connections need as many descriptors, here and in the coordinator.
+# shellcheck disable=SC3045 # every sh that we meet can do it, and one that cannot goes on
 ulimit -n "$(ulimit -Hn)" 2>/dev/null || :
 
 # Most tests wait for leases and back-offs rather than compute, so several files run at a time. What measures runs alone.
-log=$(mktemp)
-trap 'rm -f "$log" "$log.status"' EXIT
+scratch=$(mktemp -d)
+runner=
+trap 'rm -rf "$scratch"' EXIT
+# The runner takes its processes with it.
+trap '[ -z "$runner" ] || { kill "$runner" && wait "$runner"; }; exit 130' INT TERM
+mkfifo "$scratch/output"
 status=0
 run() { # CONCURRENCY FILE...
     concurrency=$1
     shift
-    {
-        "$node" --test --test-concurrency="$concurrency" ${name:+--test-name-pattern="$name"} \
-            --test-reporter=./tests/e2e/reporter.js --test-reporter-destination=stdout "$@" || echo failed >"$log.status"
-    } | tee "$log"
-    [ ! -e "$log.status" ] || status=1
-    counts=$(tail -n 1 "$log" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p')
+    tee "$scratch/log" <"$scratch/output" &
+    tee=$!
+    "$node" --test --test-concurrency="$concurrency" ${name:+--test-name-pattern="$name"} \
+        --test-reporter=./tests/e2e/reporter.js --test-reporter-destination=stdout "$@" >"$scratch/output" &
+    runner=$!
+    wait "$runner" || status=1
+    runner=
+    wait "$tee"
+    counts=$(tail -n 1 "$scratch/log" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p')
     [ -n "$counts" ] || {
         echo 'e2e.sh: the test runner died' >&2
         exit 1

@@ -6,6 +6,7 @@
 #                               tests/sim/failed-seeds.txt.
 #   soak.sh crash ROUNDS NAME   real processes and databases that are killed, frozen and cut off, ROUNDS times where
 #                               ./dev test does it 20 times; only tests with NAME in their name, unless it is empty.
+#   soak.sh e2e ROUNDS NAME     the end-to-end tests, with ROUNDS of chaos and with what is too long for ./dev test
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -44,6 +45,7 @@ shift
 case $mode in
 sim) simulate "$1" ;;
 crash) crash "$1" "$2" ;;
+e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)
     echo "soak.sh: unknown mode '$mode'" >&2
     exit 2

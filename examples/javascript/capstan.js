@@ -24,7 +24,9 @@ const { v1 } = grpc.loadPackageDefinition(
 
 // Which service a method belongs to: { SubmitTasks: 'ControlPlane', Heartbeat: 'HeartbeatService', ... }.
 const serviceOf = Object.fromEntries(
-  Object.entries(v1).flatMap(([name, it]) => (it.service ? Object.keys(it.service).map((method) => [method, name]) : [])),
+  Object.entries(v1).flatMap(([name, it]) =>
+    it.service ? Object.keys(it.service).map((method) => [method, name]) : [],
+  ),
 );
 
 export const wait = (ms, signal) =>

@@ -12,8 +12,8 @@
 //  - Heartbeats come from their own timer and are delayed by nothing. Each one names every attempt, with its lease
 //    token, from the assignment until the final report has been *answered*. An attempt that is not named is taken for
 //    lost and given to somebody else.
-//  - One GetTask is always open, with as much capacity as there are free slots, also 0: orders to stop come back with it.
-//    Never cancel it because a slot got free, since its answer may be on the way with tasks. Open a second one instead:
+//  - One GetTask is always open, with as much capacity as there are free slots, also 0: orders to stop come back with
+//    it. Never cancel it because a slot got free, since its answer may be on the way with tasks. Open a second one instead:
 //    the coordinator answers the first at once, and the two together ask for no more than the free slots.
 //  - A report is sent again until it is answered, for ever. An answer `accepted: false` means that the attempt is not
 //    current any more: forget it.

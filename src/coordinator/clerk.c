@@ -2,7 +2,10 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+
+#define RETRY_MS 500
 
 struct errand {
     struct errand *next;
@@ -13,6 +16,8 @@ struct errand {
 struct clerk {
     struct office *office;
     struct store *store; /* NULL: not connected */
+    int64_t retry_at_mono_ms;
+    struct error e; /* why it is not */
     pthread_t thread;
 };
 
@@ -106,12 +111,20 @@ void office_send(struct office *office, clerk_fn *fn, void *context)
 
 enum err clerk_store(struct clerk *clerk, struct store **out, struct error *e)
 {
-    if (clerk->store == NULL) {
-        enum err err = store_open(clerk->office->store_url, &clerk->store, e);
+    if (clerk->store == NULL && clock_mono_ms() >= clerk->retry_at_mono_ms) {
+        clerk->e = (struct error){0};
+        enum err err = store_open(clerk->office->store_url, &clerk->store, &clerk->e);
         if (err != ERR_OK) {
+            clerk->e.code = err;
             clerk->store = NULL;
-            return err;
+            clerk->retry_at_mono_ms = clock_mono_ms() + RETRY_MS;
         }
+    }
+    if (clerk->store == NULL) {
+        if (e != NULL) {
+            *e = clerk->e;
+        }
+        return clerk->e.code;
     }
     *out = clerk->store;
     return ERR_OK;

@@ -28,7 +28,10 @@ void office_free(struct office *office);
 /* Has `fn` called by the next clerk that is free. */
 void office_send(struct office *office, clerk_fn *fn, void *context);
 
-/* The clerk's store. ERR_UNAVAILABLE if it cannot be reached. Only inside a clerk_fn. */
+/*
+ * The clerk's store. ERR_UNAVAILABLE if it cannot be reached; for a moment after that at once, so that a queue of errands
+ * does not wait for a silent database one after the other. Only inside a clerk_fn.
+ */
 MUST_USE enum err clerk_store(struct clerk *clerk, struct store **out, struct error *e);
 
 /* To be told how a call of the store went: a broken connection is dropped, so that the next call gets a new one. */

@@ -22,6 +22,8 @@
 #define ANSWER_BYTES_MAX (LIMIT_WIRE_BYTES / 2)
 _Static_assert(ANSWER_BYTES_MAX >= LIMIT_FILLED_BYTES, "an answer has room for any one task");
 
+#define RESULTS_AT_ONCE 64
+
 /* What an assignment's inputs are made of; beside the message that they go into. */
 struct part {
     struct digest inputs;
@@ -95,7 +97,39 @@ static enum err find_inputs(struct exchange *exchange, struct clerk *clerk, cons
     return err;
 }
 
-/* The parents' results: those that the cache lacks are read from the store at once. */
+/* All results become a part of the inputs: with too many bytes of them there is no need to read the rest. */
+static enum err check_size(size_t n_bytes, struct error *e)
+{
+    return n_bytes <= LIMIT_FILLED_BYTES
+               ? ERR_OK
+               : error_set(e, ERR_EXHAUSTED,
+                           "inputs: the results of the tasks that it depends on are more than %d bytes together",
+                           LIMIT_FILLED_BYTES);
+}
+
+/* Results that the cache lacks, some at a time: together they may be more than fits into memory. */
+static enum err read_results(struct exchange *exchange, struct clerk *clerk, const char *job_id, const uint32_t *stages,
+                             uint32_t n, struct task_result *out, size_t n_bytes, struct error *e)
+{
+    struct cache *cache = exchange->service->cache;
+    struct store *store;
+    uint64_t mark = cache_mark(cache);
+    enum err err = clerk_store(clerk, &store, e);
+    for (uint32_t from = 0; from < n && err == ERR_OK; from += RESULTS_AT_ONCE) {
+        uint32_t n_now = n - from < RESULTS_AT_ONCE ? n - from : RESULTS_AT_ONCE;
+        err = clerk_note(clerk,
+                         store_results(store, job_id, &stages[from], n_now, &exchange->request->arena, &out[from], e));
+        for (uint32_t i = from; i < from + n_now && err == ERR_OK; i++) {
+            struct cache_key key = {.job_id = job_id, .stage = stages[i]};
+            cache_fill(cache, mark, &key, out[i].result.bytes, out[i].result.n_bytes);
+            n_bytes += out[i].result.n_bytes;
+        }
+        err = err == ERR_OK ? check_size(n_bytes, e) : err;
+    }
+    return err;
+}
+
+/* The parents' results, from the cache or the store. ERR_EXHAUSTED if they are too large. */
 static enum err find_results(struct exchange *exchange, struct clerk *clerk, const struct part *part,
                              struct template_result *results, struct error *e)
 {
@@ -103,7 +137,9 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
     uint32_t *stages = arena_alloc(arena, part->n_parents * sizeof *stages);
     uint32_t *places = arena_alloc(arena, part->n_parents * sizeof *places);
     uint32_t n_missing = 0;
-    for (uint32_t i = 0; i < part->n_parents; i++) {
+    size_t n_bytes = 0;
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < part->n_parents && err == ERR_OK; i++) {
         const struct parent_result *parent = &part->parents[i];
         struct cache_key key = {.job_id = part->ref.task.job_id, .stage = parent->stage};
         const void *bytes = NULL;
@@ -113,22 +149,17 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
             places[n_missing++] = i;
         }
         results[i].json = bytes;
+        n_bytes += results[i].n;
+        err = check_size(n_bytes, e);
     }
-    if (n_missing == 0) {
-        return ERR_OK;
+    if (n_missing == 0 || err != ERR_OK) {
+        return err;
     }
-    struct store *store;
     struct task_result *found = arena_zalloc(arena, n_missing * sizeof *found);
-    uint64_t mark = cache_mark(exchange->service->cache);
-    enum err err = clerk_store(clerk, &store, e);
-    if (err == ERR_OK) {
-        err = clerk_note(clerk, store_results(store, part->ref.task.job_id, stages, n_missing, arena, found, e));
-    }
+    err = read_results(exchange, clerk, part->ref.task.job_id, stages, n_missing, found, n_bytes, e);
     for (uint32_t i = 0; i < n_missing && err == ERR_OK; i++) {
-        struct cache_key key = {.job_id = part->ref.task.job_id, .stage = stages[i]};
         results[places[i]].json = found[i].result.bytes;
         results[places[i]].n = found[i].result.n_bytes;
-        cache_fill(exchange->service->cache, mark, &key, found[i].result.bytes, found[i].result.n_bytes);
     }
     return err;
 }
@@ -156,6 +187,7 @@ static enum err fill(struct exchange *exchange, struct clerk *clerk, const struc
         struct template_result *results = arena_zalloc(arena, part->n_parents * sizeof *results);
         struct buf filled = {0};
         err = find_results(exchange, clerk, part, results, e);
+        *out_is_final = err == ERR_EXHAUSTED;
         if (err == ERR_OK) {
             err = wire_fill_inputs(inputs, n, results, part->n_parents, LIMIT_FILLED_BYTES, &filled, e);
             *out_is_final = err != ERR_OK;

@@ -204,7 +204,11 @@ static enum err bring_jobs(struct loop *l, struct request *request)
         return bring_submitted(l, request);
     case CMD_REPORT:
         for (uint32_t i = 0; i < command->u.report.n_reports && err == ERR_OK; i++) {
-            err = bring_job(l, command->u.report.reports[i].ref.task.job_id);
+            const struct task_report *reports = command->u.report.reports;
+            /* Reports about one job often follow each other; one that is unknown need not be looked for again. */
+            if (i == 0 || strcmp(reports[i].ref.task.job_id, reports[i - 1].ref.task.job_id) != 0) {
+                err = bring_job(l, reports[i].ref.task.job_id);
+            }
         }
         return err;
     case CMD_MAP_OUTPUT:

@@ -190,7 +190,9 @@ static void delete_table(struct clerk *clerk, void *context)
 
 void service__DeleteTable(struct exchange *exchange)
 {
-    office_send(exchange->service->readers, delete_table, exchange);
+    if (exchange_needs_leader(exchange)) {
+        office_send(exchange->service->readers, delete_table, exchange);
+    }
 }
 
 static void list_tables(struct clerk *clerk, void *context)

@@ -29,7 +29,7 @@ struct service {
     atomic_bool is_stopping;
     struct cache *cache;
     struct office *composers; /* one clerk, who puts together what workers get */
-    struct office *takers;    /* of new jobs, which must not wait behind those who read */
+    struct office *takers;    /* of new jobs and large reports, which must not wait behind those who read */
     struct office *readers;   /* history, results, events */
     struct watch *watch;
     _Atomic(struct inbox *) inbox; /* NULL: not started yet */
@@ -40,7 +40,7 @@ struct exchange {
     struct service *service;
     struct rpc_call *rpc;
     struct request *request;
-    size_t weight;       /* its part of the service's bytes_open */
+    size_t weight;       /* its part of the service's bytes_open; 0: it is small */
     const void *message; /* struct pb_... of the method's kind */
     void *more;          /* what a handler keeps until the answer */
 };

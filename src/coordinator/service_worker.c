@@ -130,7 +130,7 @@ static void answer_report(struct request *request, const struct reply *reply, en
     exchange_reply(exchange, wire_report_reply(reply, &request->arena));
 }
 
-void service__ReportTaskStatus(struct exchange *exchange)
+static void take_reports(struct exchange *exchange)
 {
     const struct pb_report_task_status_request *message = exchange->message;
     struct request *request = exchange->request;
@@ -144,14 +144,32 @@ void service__ReportTaskStatus(struct exchange *exchange)
     }
     struct payload *payloads = arena_zalloc(&request->arena, report->n_reports * sizeof *payloads);
     for (uint32_t i = 0; i < report->n_reports; i++) {
-        payloads[i] = (struct payload){.job_id = report->reports[i].ref.task.job_id,
-                                       .digest = report->reports[i].result,
-                                       .bytes = results[i].data,
-                                       .n_bytes = results[i].n};
+        if (report->reports[i].state == TASK_SUCCEEDED) { /* nobody looks for the result of anything else */
+            payloads[i] = (struct payload){.job_id = report->reports[i].ref.task.job_id,
+                                           .digest = report->reports[i].result,
+                                           .bytes = results[i].data,
+                                           .n_bytes = results[i].n};
+        }
     }
     request->payloads = payloads;
     request->n_payloads = report->n_reports;
     exchange_send(exchange, answer_report);
+}
+
+static void take_large_reports(struct clerk *clerk, void *context)
+{
+    UNUSED(clerk);
+    take_reports(context);
+}
+
+/* To check many results takes seconds, in which the poller would see no heartbeats. */
+void service__ReportTaskStatus(struct exchange *exchange)
+{
+    if (exchange->weight > 0) {
+        office_send(exchange->service->takers, take_large_reports, exchange);
+    } else {
+        take_reports(exchange);
+    }
 }
 
 /* ---- outputs ---- */

@@ -107,7 +107,7 @@ static size_t append_bits(struct column_bytes *bits, size_t length, const uint8_
     extend_bits(bits, length + pick.n);
     for (uint32_t i = 0; i < pick.n; i++) {
         size_t row = offset + (pick.rows != NULL ? pick.rows[i] : pick.start + i);
-        unsigned bit = from[row / 8] >> (row % 8) & 1u;
+        unsigned bit = (unsigned)from[row / 8] >> (row % 8) & 1u;
         size_t at = length + i;
         bits->p[at / 8] = (uint8_t)(bits->p[at / 8] | bit << (at % 8));
         n_set += bit;

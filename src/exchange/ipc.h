@@ -79,7 +79,6 @@ MUST_USE enum err ipc_message_bytes(const uint8_t *bytes, size_t n, uint64_t *ou
 
 struct ipc_reader_options {
     bool needs_checksums; /* a message without one is refused; with one, it is always checked */
-    bool is_trusted;      /* written by this very process and kept in memory: neither checksums nor rows are checked */
 };
 
 struct ipc_reader;
@@ -93,6 +92,12 @@ void ipc_reader_free(struct ipc_reader *reader); /* NULL ok; arrays that were re
  */
 MUST_USE enum err ipc_reader_message(struct ipc_reader *reader, struct block *block, size_t at, size_t n,
                                      struct ArrowArray *out_batch, struct error *e);
+
+/*
+ * Whether the messages that follow were written by this very process and kept in its memory: then neither checksums nor
+ * rows are checked, and the tally's checksum says nothing any more.
+ */
+void ipc_reader_trust(struct ipc_reader *reader, bool is_trusted);
 
 /* NULL before the schema message has been read. The reader's. */
 const struct ArrowSchema *ipc_reader_schema(const struct ipc_reader *reader);

@@ -12,6 +12,7 @@
 
 struct ipc_reader {
     struct ipc_reader_options options;
+    bool is_trusted;
     struct ArrowSchema schema; /* its `release` is NULL until it has come */
     struct layout *layout;
     struct ipc__dictionary *dictionaries;
@@ -39,6 +40,11 @@ void ipc_reader_free(struct ipc_reader *reader)
     layout_free(reader->layout);
     schema_release(&reader->schema);
     mem_free(reader);
+}
+
+void ipc_reader_trust(struct ipc_reader *reader, bool is_trusted)
+{
+    reader->is_trusted = is_trusted;
 }
 
 const struct ArrowSchema *ipc_reader_schema(const struct ipc_reader *reader)
@@ -133,7 +139,7 @@ static struct ipc__batch batch_of(const struct ipc_reader *reader, struct block 
                                .body_bytes = message->body_bytes,
                                .dictionaries = reader->dictionaries,
                                .n_dictionaries = reader->n_dictionaries,
-                               .is_trusted = reader->options.is_trusted};
+                               .is_trusted = reader->is_trusted};
 }
 
 /* Checks the values once, and keeps the message for the batches that follow. */
@@ -185,7 +191,7 @@ enum err ipc_reader_message(struct ipc_reader *reader, struct block *block, size
     if (n < IPC__PREFIX_BYTES) {
         return error_set(e, ERR_DATA_LOSS, "Arrow message: it is cut off");
     }
-    enum err err = ipc__message_open(block->bytes + at, n, reader->options.is_trusted, &message, e);
+    enum err err = ipc__message_open(block->bytes + at, n, reader->is_trusted, &message, e);
     if (err != ERR_OK) {
         return err;
     }

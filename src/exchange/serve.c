@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "exchange/chunk.h"
+#include "exchange/thread.h"
 #include "wire/message.h"
 
 struct exchange_server {
@@ -52,6 +53,15 @@ static void on_sent(void *context, struct rpc_call *call, bool ok)
     }
 }
 
+static void enqueue(struct answer *answer)
+{
+    struct exchange_server *server = answer->server;
+    pthread_mutex_lock(&server->lock);
+    list_push_back(&server->queue, &answer->link);
+    pthread_cond_signal(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
 /* Makes the next chunk and sends it, or ends the call. */
 static void send_next(struct answer *answer, bool may_block)
 {
@@ -65,27 +75,25 @@ static void send_next(struct answer *answer, bool may_block)
     if (exchange_reader_read(answer->reader, may_block, payload, EXCHANGE_CHUNK_BYTES, &n, &e) != ERR_OK) {
         answer_free(answer);
         rpc_call_fail(call, &e, NULL);
-    } else if (n == 0) {
-        answer_free(answer);
-        rpc_call_end(call);
-    } else {
+    } else if (n > 0) {
         size_t head = chunk_head(n, answer->chunk);
         atomic_fetch_add(&answer->server->bytes, n);
         rpc_call_send(call, payload - head, head + n, on_sent, answer);
+    } else if (!exchange_reader_is_ready(answer->reader)) { /* it has gone to the file just now */
+        enqueue(answer);
+    } else {
+        answer_free(answer);
+        rpc_call_end(call);
     }
 }
 
 static void step(struct answer *answer)
 {
-    struct exchange_server *server = answer->server;
     if (exchange_reader_is_ready(answer->reader)) {
         send_next(answer, false);
-        return;
+    } else {
+        enqueue(answer);
     }
-    pthread_mutex_lock(&server->lock);
-    list_push_back(&server->queue, &answer->link);
-    pthread_cond_signal(&server->changed);
-    pthread_mutex_unlock(&server->lock);
 }
 
 static void *read_files(void *context)
@@ -149,8 +157,7 @@ struct exchange_server *exchange_server_open(struct exchange_store *store, uint3
     server->n_threads = threads == 0 ? 1 : threads;
     server->threads = mem_calloc(server->n_threads, sizeof(*server->threads));
     for (uint32_t i = 0; i < server->n_threads; i++) {
-        int failed = pthread_create(&server->threads[i], NULL, read_files, server);
-        ASSERT(failed == 0);
+        exchange__thread_start(&server->threads[i], read_files, server);
     }
     return server;
 }

@@ -56,13 +56,11 @@ struct split_scan_entry {
 /* A CTE, or the key side of a delim join: a stage that is read more than once. */
 struct shared_rows {
     uint32_t id;
-    uint32_t stage;
-    struct fragment shape;   /* what a reader gets, but for its node */
+    struct fragment shape;   /* a first reader; others get a NODE_INPUT of their own */
     const struct join *join; /* of a delim join, for its keys */
-    bool has_distinct;       /* the next is set: the distinct keys, shared as well */
+    uint32_t n_gets;         /* of a delim join: how many nodes read its distinct keys */
+    bool has_distinct;       /* the next is set */
     struct fragment distinct;
-    uint32_t distinct_stage;
-    bool is_distinct_replicated; /* `distinct` is read as it is, without a stage */
 };
 
 struct shared_list {
@@ -144,6 +142,9 @@ MUST_USE enum err cut__close(struct cutter *c, const struct fragment *f, const s
 /* A NODE_INPUT that reads a stage with these columns. */
 struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_node *shape, bool is_whole);
 
+/* The stage that a NODE_INPUT reads. */
+uint32_t cut__stage_of(const struct cutter *c, const struct plan_node *input);
+
 /* Whether the rows are at one task, or at all. */
 static inline bool cut__is_one(const struct fragment *f)
 {
@@ -180,6 +181,7 @@ struct expression **cut__refs(struct cutter *c, const struct plan_node *node, ui
 
 /* What a stage does, and whether it does the same each time (cut_describe.c). */
 bool cut__is_deterministic(struct plan_node *node);
+bool cut__is_node_deterministic(struct plan_node *node); /* the node alone, without what is below it */
 void cut__describe(struct buf *out, const struct plan_node *node);
 
 /* Which of the inputs `names`, if empty, leave the node without rows. Writes one flag per name. */

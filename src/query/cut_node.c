@@ -51,6 +51,11 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
     if (scan->n_files == 0) {
         return error_set(c->e, ERR_PRECONDITION, "a scan has no files");
     }
+    if (scan->has_union_by_name) { /* a column may be in some files only, so all are needed to know the columns */
+        replicated(node, (double)total.rows, out);
+        out->spread = SPREAD_SINGLE;
+        return ERR_OK;
+    }
     bool is_tiny =
         !c->options->is_forced && total.bytes <= REPLICATED_SCAN_BYTES_MAX && (double)total.bytes <= c->broadcast_bytes;
     if (is_tiny) {
@@ -429,12 +434,6 @@ static cut_rule_fn *const rules[N_NODE_KINDS] = {
     [NODE_CTE_REF] = cut__cte_ref,
 };
 
-static bool note_volatile(struct expression **slot, void *context)
-{
-    *(bool *)context = *(bool *)context || expression_is_volatile(*slot);
-    return false;
-}
-
 enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     if (rules[node->kind] == NULL) {
@@ -446,9 +445,7 @@ enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *ou
         return err;
     }
     ASSERT(!(f.reads_partitions && f.has_splits));
-    bool is_volatile = false;
-    plan_node_visit_expressions(node, note_volatile, &is_volatile);
-    if (is_volatile && f.spread == SPREAD_REPLICATED) {
+    if (f.spread == SPREAD_REPLICATED && !cut__is_node_deterministic(node)) {
         f.spread = SPREAD_SINGLE; /* each task would have values of its own */
     }
     *out = f;

@@ -123,11 +123,7 @@ static enum err sort_by_ranges(struct cutter *c, struct plan_node *node, const s
     }
     /* The same rows once more, by a read of their own. */
     struct fragment again = rows;
-    uint32_t rows_stage = 0;
-    for (uint32_t i = 0; i < c->n_reads; i++) {
-        rows_stage = c->reads[i].name == rows.node->as.input.name ? c->reads[i].stage : rows_stage;
-    }
-    again.node = cut__read(c, rows_stage, rows.node, false);
+    again.node = cut__read(c, cut__stage_of(c, rows.node), rows.node, false);
     uint32_t stage = 0;
     struct close_request request = {.exchange = EXCHANGE_RANGE,
                                     .orders = order->keys,

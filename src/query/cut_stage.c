@@ -204,6 +204,12 @@ struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_
     return node;
 }
 
+uint32_t cut__stage_of(const struct cutter *c, const struct plan_node *input)
+{
+    ASSERT(input->kind == NODE_INPUT);
+    return find_read(c, input->as.input.name)->stage;
+}
+
 /* A new fragment that begins with another stage's rows. */
 static struct fragment read_fragment(struct cutter *c, uint32_t stage, const struct fragment *from, bool is_whole)
 {
@@ -222,8 +228,7 @@ static bool read_whole_instead(struct cutter *c, const struct fragment *f, struc
     if (f->node->kind != NODE_INPUT) {
         return false;
     }
-    const struct stage_read *read = find_read(c, f->node->as.input.name);
-    *out = read_fragment(c, read->stage, f, true);
+    *out = read_fragment(c, cut__stage_of(c, f->node), f, true);
     return true;
 }
 
@@ -253,7 +258,7 @@ enum err cut__broadcast(struct cutter *c, const struct fragment *f, struct fragm
     }
     enum err err = ERR_OK;
     if (read_whole_instead(c, f, out)) {
-        struct physical_output *output = &c->stages[find_read(c, out->node->as.input.name)->stage].output;
+        struct physical_output *output = &c->stages[cut__stage_of(c, out->node)].output;
         output->exchange = output->exchange == EXCHANGE_GATHER ? EXCHANGE_BROADCAST : output->exchange;
     } else {
         uint32_t stage = 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "query/physical_internal.h"
 
 static const char *const exchange_names[N_EXCHANGES] = {
     [EXCHANGE_RESULT] = "result",   [EXCHANGE_HASH] = "hash",           [EXCHANGE_RANGE] = "range",
@@ -72,6 +73,41 @@ bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage)
 const char *physical_required_op(const struct physical_stage *stage)
 {
     return stage->custom.op;
+}
+
+struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena)
+{
+    struct physical_plan *rest = arena_zalloc(arena, sizeof *rest);
+    bool *is_needed = arena_zalloc(arena, plan->n_stages * sizeof *is_needed);
+    uint32_t *place = arena_zalloc(arena, plan->n_stages * sizeof *place);
+    *rest = *plan;
+    rest->n_stages = 0;
+    rest->stages = arena_zalloc(arena, plan->n_stages * sizeof *rest->stages);
+    /* Readers come after what they read, so one pass from the end finds all that is needed. */
+    for (uint32_t i = plan->n_stages; i-- > 0;) {
+        const struct physical_stage *stage = &plan->stages[i];
+        is_needed[i] = is_needed[i] || stage->output.exchange == EXCHANGE_RESULT;
+        for (uint32_t k = 0; k < stage->n_inputs && is_needed[i]; k++) {
+            is_needed[stage->inputs[k].stage] = true;
+        }
+    }
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (!is_needed[i]) {
+            continue;
+        }
+        place[i] = rest->n_stages;
+        struct physical_stage *stage = &rest->stages[rest->n_stages++];
+        *stage = plan->stages[i];
+        stage->inputs = arena_copy(arena, stage->inputs, stage->n_inputs * sizeof *stage->inputs);
+        for (uint32_t k = 0; k < stage->n_inputs; k++) {
+            stage->inputs[k].stage = place[stage->inputs[k].stage];
+        }
+        if (stage->choice.is_open) {
+            stage->choice.small = place[stage->choice.small];
+            stage->choice.large = place[stage->choice.large];
+        }
+    }
+    return rest;
 }
 
 static void write_key(struct buf *out, bool *is_first, const char *key)

@@ -30,6 +30,9 @@ void physical__complain(struct plan_reader *r, const struct physical_stage *stag
  */
 void physical__check(struct plan_reader *r);
 
+/* The plan without stages that nobody reads and that are not the result. Ids stay, positions change. */
+struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena);
+
 /* Splits a key of a range exchange, such as "c0 DESC NULLS LAST": returns the expression's length, and the order. */
 size_t physical__key_order(const char *key, const char **out_order);
 

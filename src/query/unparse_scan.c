@@ -1,6 +1,6 @@
 /* unparse_scan.c - scans as SQL: the FROM item, its columns and its filters. */
-#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "query/unparse_internal.h"
 

@@ -7,9 +7,9 @@
  * The fence is a function that fails with an SQLSTATE of its own: then the server skips the rest of the pipeline. So it
  * does after any other error, and nothing is committed.
  *
- * What says that it is new is inserted as it is: to look first whether it is there costs a quarter of the speed. Only a
- * batch that is applied a second time, or a job in the place of one that is being removed, finds something there; then
- * nothing was committed, and the batch is sent again with statements that expect it.
+ * What says that it is new is inserted as it is, without ON CONFLICT, which looks first whether it is there. Only a batch
+ * that is applied a second time, or a job in the place of one that is being removed, finds something there; then nothing
+ * was committed, and the batch is sent again with statements that expect it.
  *
  * Rows come as one array per column. unnest in the select list walks them side by side. Rows that exist are found by a
  * subquery for each of them (LATERAL with a LIMIT, which the planner cannot turn around) and then addressed by ctid:

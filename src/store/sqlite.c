@@ -157,8 +157,7 @@ static enum err set_up(struct sqlite *s, const char *path, struct error *e)
                                    "PRAGMA foreign_keys = OFF;"
                                    "PRAGMA cache_size = -65536;"
                                    "PRAGMA wal_autocheckpoint = " CHECKPOINT_PAGES;
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    int rc = sqlite3_open_v2(path, &s->db, flags, NULL);
+    int rc = sqlite__open_file(path, &s->db);
     if (rc != SQLITE_OK) {
         int why = sqlite3_system_errno(s->db);
         enum err err =

@@ -126,6 +126,11 @@ void sqlite__rollback(struct sqlite *s);                             /* also if 
 /* Commits if `err` is ERR_OK, else rolls back and returns it. */
 MUST_USE enum err sqlite__finish(struct sqlite *s, enum err err, struct error *e);
 
+/* ---- sqlite_vfs.c ---- */
+
+/* Opens the file, which is made if it is not there, with a log that is written in large pieces. As sqlite3_open_v2. */
+MUST_USE int sqlite__open_file(const char *path, sqlite3 **out);
+
 /* ---- sqlite_statement.c ---- */
 
 /* The statement, reset, prepared if this is its first use. */

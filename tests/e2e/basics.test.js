@@ -1,7 +1,7 @@
 // The way of a job through real processes, with a client and a worker that share no code with the server.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, command, root, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import { assert, command, freshDatabase, root, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
 
 scenarioWithEachStore('end_to_end_task_execution', async (world, store) => {
   const cluster = await world.cluster({ store, workers: 2 });
@@ -24,8 +24,14 @@ scenarioWithEachStore('multiple_workers_same_tree', async (world, store) => {
   const cluster = await world.cluster({ store, workers: 3, slots: 1 });
   // Three that each wait for the other two can end only if they run at the same time, so on different workers.
   const dir = world.folder('meeting');
-  const meet = (name) => command(name, `touch ${dir}/${name}; until [ $(ls ${dir} | wc -l) -eq 3 ]; do sleep 0.02; done`);
-  const { state, tasks } = await cluster.run([meet('a'), meet('b'), meet('c'), sleep('end', 1, { depends_on: ['a', 'b', 'c'] })]);
+  const meet = (name) =>
+    command(name, `touch ${dir}/${name}; until [ $(ls ${dir} | wc -l) -eq 3 ]; do sleep 0.02; done`);
+  const { state, tasks } = await cluster.run([
+    meet('a'),
+    meet('b'),
+    meet('c'),
+    sleep('end', 1, { depends_on: ['a', 'b', 'c'] }),
+  ]);
   assert.equal(state, 'succeeded');
   assert.deepEqual([tasks.a, tasks.b, tasks.c].map(({ worker }) => worker).sort(), ['w1', 'w2', 'w3']);
 });
@@ -34,18 +40,37 @@ scenario('a worker and a client in JavaScript complete a job beside a worker in 
   const cluster = await world.cluster({ workers: 1 });
   const folder = path.join(root, 'examples/javascript');
   const worker = world.start('worker.js', process.execPath, [
-    `${folder}/worker.js`, '--join', cluster.address, '--id', 'js1', '--operator', 'shout', '--capability', 'zone=a',
+    `${folder}/worker.js`,
+    '--join',
+    cluster.address,
+    '--id',
+    'js1',
+    '--operator',
+    'shout',
+    '--capability',
+    'zone=a',
   ]);
   await worker.line(/registered as js1/);
-  const tree = world.file('tree.json', JSON.stringify({
-    name: 'mixed',
-    tasks: [
-      command('numbers', `echo '[1, 2, 3]'`),
-      { name: 'sum', executor: 'js', depends_on: ['numbers'], required_custom_ops: ['shout'],
-        inputs: { code: 'return { sum: inputs.list.reduce((a, b) => a + b) }', list: '${results.numbers.json}' } },
-      command('show', 'echo "the sum is $0"', { depends_on: ['sum'], inputs: { argv: ['echo', 'sum ${results.sum.sum}'] } }),
-    ],
-  }));
+  const tree = world.file(
+    'tree.json',
+    JSON.stringify({
+      name: 'mixed',
+      tasks: [
+        command('numbers', `echo '[1, 2, 3]'`),
+        {
+          name: 'sum',
+          executor: 'js',
+          depends_on: ['numbers'],
+          required_custom_ops: ['shout'],
+          inputs: { code: 'return { sum: inputs.list.reduce((a, b) => a + b) }', list: '${results.numbers.json}' },
+        },
+        command('show', 'echo "the sum is $0"', {
+          depends_on: ['sum'],
+          inputs: { argv: ['echo', 'sum ${results.sum.sum}'] },
+        }),
+      ],
+    }),
+  );
   const client = world.start('client.js', process.execPath, [`${folder}/client.js`, tree, cluster.address]);
   assert.deepEqual(await client.ended, { code: 0, signal: null }, client.log);
   const results = JSON.parse(client.stdout);
@@ -57,43 +82,58 @@ scenario('a worker and a client in JavaScript complete a job beside a worker in 
   assert.equal(tasks.sum.worker, 'js1');
 });
 
-scenario('the JavaScript worker drains at SIGTERM: it finishes its task, takes no other, and says goodbye', async (world) => {
-  const cluster = await world.cluster();
-  const worker = world.start('worker.js', process.execPath, [
-    path.join(root, 'examples/javascript/worker.js'), '--join', cluster.address, '--id', 'js1', '--slots', '1',
-  ]);
-  await worker.line(/registered/);
-  const dir = world.folder();
-  const code = `const fs = await import('node:fs'); while (!fs.existsSync('${dir}/go')) await new Promise((r) => setTimeout(r, 10)); return 'done'`;
-  const id = await cluster.submit([{ name: 'last', executor: 'js', inputs: { code } }, { name: 'next', executor: 'js', inputs: { code: 'return 1' }, depends_on: ['last'] }]);
-  await cluster.reaches(id, 'last', 'running');
-  worker.signal('SIGTERM');
-  await worker.line(/leaving/);
-  fs.writeFileSync(`${dir}/go`, '');
-  assert.deepEqual(await worker.ended, { code: 0, signal: null });
-  const tasks = await cluster.tasks(id);
-  assert.equal(tasks.last.state, 'succeeded');
-  assert.equal(tasks.last.result, 'done');
-  assert.equal(tasks.next.state, 'queued');
-});
+scenario(
+  'the JavaScript worker drains at SIGTERM: it finishes its task, takes no other, and says goodbye',
+  async (world) => {
+    const cluster = await world.cluster();
+    const worker = world.start('worker.js', process.execPath, [
+      path.join(root, 'examples/javascript/worker.js'),
+      '--join',
+      cluster.address,
+      '--id',
+      'js1',
+      '--slots',
+      '1',
+    ]);
+    await worker.line(/registered/);
+    const dir = world.folder();
+    const code = `const fs = await import('node:fs'); while (!fs.existsSync('${dir}/go')) await new Promise((r) => setTimeout(r, 10)); return 'done'`;
+    const id = await cluster.submit([
+      { name: 'last', executor: 'js', inputs: { code } },
+      { name: 'next', executor: 'js', inputs: { code: 'return 1' }, depends_on: ['last'] },
+    ]);
+    await cluster.reaches(id, 'last', 'running');
+    worker.signal('SIGTERM');
+    await worker.line(/leaving/);
+    fs.writeFileSync(`${dir}/go`, '');
+    assert.deepEqual(await worker.ended, { code: 0, signal: null });
+    const tasks = await cluster.tasks(id);
+    assert.equal(tasks.last.state, 'succeeded');
+    assert.equal(tasks.last.result, 'done');
+    assert.equal(tasks.next.state, 'queued');
+  },
+);
 
-scenario('the JavaScript worker stops what is cancelled, times out, and reports errors that need no retry', async (world) => {
-  const cluster = await world.cluster({ settings: { retry_backoff_base_ms: 1 } });
-  await cluster.startJsWorker({ id: 'js1', slots: 4 });
-  const canceled = await cluster.submit([{ name: 'a', executor: 'sleep', inputs: { ms: 1000000 } }]);
-  await cluster.reaches(canceled, 'a', 'running');
-  const { state, tasks } = await cluster.run([
-    { name: 'slow', executor: 'sleep', inputs: { ms: 100000 }, timeout_ms: 50, retry: { max_attempts: 2 } },
-    { name: 'bad', executor: 'js', inputs: { code: 'return (' } },
-  ]);
-  assert.equal(state, 'failed');
-  assert.equal(tasks.slow.message, 'timed out after 50 ms');
-  assert.equal(tasks.slow.failures, 2);
-  assert.equal(tasks.bad.failures, 1);
-  assert.equal((await cluster.nodes()).js1.running_tasks, 1);
-  await cluster.client.cancel(canceled);
-  await until('its slot is free', async () => (await cluster.nodes()).js1.running_tasks === 0);
-});
+scenario(
+  'the JavaScript worker stops what is cancelled, times out, and reports errors that need no retry',
+  async (world) => {
+    const cluster = await world.cluster({ settings: { retry_backoff_base_ms: 1 } });
+    await cluster.startJsWorker({ id: 'js1', slots: 4 });
+    const canceled = await cluster.submit([{ name: 'a', executor: 'sleep', inputs: { ms: 1000000 } }]);
+    await cluster.reaches(canceled, 'a', 'running');
+    const { state, tasks } = await cluster.run([
+      { name: 'slow', executor: 'sleep', inputs: { ms: 100000 }, timeout_ms: 50, retry: { max_attempts: 2 } },
+      { name: 'bad', executor: 'js', inputs: { code: 'return (' } },
+    ]);
+    assert.equal(state, 'failed');
+    assert.equal(tasks.slow.message, 'timed out after 50 ms');
+    assert.equal(tasks.slow.failures, 2);
+    assert.equal(tasks.bad.failures, 1);
+    assert.equal((await cluster.nodes()).js1.running_tasks, 1);
+    await cluster.client.cancel(canceled);
+    await until('its slot is free', async () => (await cluster.nodes()).js1.running_tasks === 0);
+  },
+);
 
 scenario('long_running_task_with_heartbeat', async (world) => {
   // The task runs for four times as long as a silent worker would be trusted.
@@ -105,11 +145,21 @@ scenario('long_running_task_with_heartbeat', async (world) => {
   assert.equal(tasks.long.attempt, 1);
   assert.equal(tasks.long.failures, 0);
   assert.equal(tasks.long.result.json, 1);
-  assert.deepEqual(Object.values(await cluster.nodes()).map(({ status }) => status), ['healthy', 'healthy']);
+  assert.deepEqual(
+    Object.values(await cluster.nodes()).map(({ status }) => status),
+    ['healthy', 'healthy'],
+  );
 });
 
 scenario('worker_failure_during_execution', async (world) => {
-  const settings = { heartbeat_interval_ms: 200, lease_ms: 1000, worker_liveness_timeout_ms: 1000, node_stale_ms: 1000, node_dead_ms: 2500, retry_backoff_base_ms: 10 };
+  const settings = {
+    heartbeat_interval_ms: 200,
+    lease_ms: 1000,
+    worker_liveness_timeout_ms: 1000,
+    node_stale_ms: 1000,
+    node_dead_ms: 2500,
+    retry_backoff_base_ms: 10,
+  };
   const cluster = await world.cluster({ settings });
   const victim = await cluster.startWorker({ id: 'victim', slots: 1 });
   const file = path.join(world.folder(), 'runs');
@@ -132,7 +182,9 @@ scenarioWithEachStore('coordinator_failure_and_recovery', async (world, store) =
   const dir = world.folder();
   const id = await cluster.submit([
     command('early', `echo x >>${dir}/early`),
-    command('during', `echo x >>${dir}/during; until [ -e ${dir}/go ]; do sleep 0.02; done; echo '"went on"'`, { depends_on: ['early'] }),
+    command('during', `echo x >>${dir}/during; until [ -e ${dir}/go ]; do sleep 0.02; done; echo '"went on"'`, {
+      depends_on: ['early'],
+    }),
     command('late', `echo x >>${dir}/late; cat ${dir}/*`, { depends_on: ['during'] }),
   ]);
   await cluster.reaches(id, 'during', 'running');
@@ -143,7 +195,11 @@ scenarioWithEachStore('coordinator_failure_and_recovery', async (world, store) =
   await cluster.startCoordinator();
   assert.equal((await cluster.end(id)).state, 'succeeded');
   const tasks = await cluster.tasks(id);
-  assert.deepEqual(Object.values(tasks).map(({ attempt }) => attempt), [1, 1, 1], 'nothing ran again');
+  assert.deepEqual(
+    Object.values(tasks).map(({ attempt }) => attempt),
+    [1, 1, 1],
+    'nothing ran again',
+  );
   assert.equal(tasks.during.result.json, 'went on');
   assert.equal(tasks.late.result.stdout, 'x\nx\nx\n');
 });
@@ -153,7 +209,13 @@ scenarioWithEachStore('concurrent_lease_acquisition', async (world, store) => {
   const cluster = await world.cluster({ store });
   const names = ['a', 'b', 'c', 'd', 'e'];
   for (const name of names) {
-    await cluster.client.call('RegisterWorker', { worker_id: name, incarnation: name, slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
+    await cluster.client.call('RegisterWorker', {
+      worker_id: name,
+      incarnation: name,
+      slots: 1,
+      executor_types: ['sleep'],
+      capabilities_json: '{}',
+    });
   }
   for (let i = 0; i < 20; i++) {
     const polls = names.map((name) =>
@@ -166,10 +228,18 @@ scenarioWithEachStore('concurrent_lease_acquisition', async (world, store) => {
     const [{ task, name }] = winners;
     assert.equal(task.query_id, id);
     const { query_id, stage_id, task_id, attempt, lease_token } = task;
-    const report = (token) => cluster.client.call('ReportTaskStatus', {
-      worker_id: name, incarnation: name,
-      reports: [{ ref: { query_id, stage_id, task_id, attempt, lease_token: token }, state: 'TASK_STATE_SUCCEEDED', result_json: Buffer.from('1') }],
-    });
+    const report = (token) =>
+      cluster.client.call('ReportTaskStatus', {
+        worker_id: name,
+        incarnation: name,
+        reports: [
+          {
+            ref: { query_id, stage_id, task_id, attempt, lease_token: token },
+            state: 'TASK_STATE_SUCCEEDED',
+            result_json: Buffer.from('1'),
+          },
+        ],
+      });
     const forged = await report(Buffer.alloc(16, 7));
     assert.equal(forged.outcomes[0].accepted, false);
     assert.match(forged.outcomes[0].reason, /^stale attempt/);
@@ -181,21 +251,81 @@ scenarioWithEachStore('concurrent_lease_acquisition', async (world, store) => {
 
 scenario('capstan up starts everything, restarts a dead worker, and one signal stops it all', async (world) => {
   const dir = world.folder();
-  const up = world.capstan('up', ['up', '--data', `${dir}/data`, '--listen', '127.0.0.1:0', '--workers', '2', '--no-auth', '--json']);
+  const up = world.capstan('up', [
+    'up',
+    '--data',
+    `${dir}/data`,
+    '--listen',
+    '127.0.0.1:0',
+    '--workers',
+    '2',
+    '--no-auth',
+    '--json',
+  ]);
   await up.line(/"ready":true/);
   const { address } = JSON.parse(up.stdout.trim().split('\n')[0]);
   const client = world.client(address);
   const id = await client.submit({ tasks: [sleep('a', 1)] });
   assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
-  const children = () => fs.readFileSync(`/proc/${up.pid}/task/${up.pid}/children`, 'utf8').trim().split(' ').map(Number);
+  const children = () =>
+    fs.readFileSync(`/proc/${up.pid}/task/${up.pid}/children`, 'utf8').trim().split(' ').map(Number);
   const before = children();
   assert.equal(before.length, 3, `a coordinator and two workers, not ${before}`);
   const isWorker = (pid) => fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes('worker');
   const victim = before.find(isWorker);
   process.kill(victim, 'SIGKILL');
   await until('it is replaced', () => children().length === 3 && !children().includes(victim));
-  await until('both are there', async () => (await client.call('ListNodes')).nodes.filter(({ status }) => status === 'healthy').length === 2);
+  await until(
+    'both are there',
+    async () => (await client.call('ListNodes')).nodes.filter(({ status }) => status === 'healthy').length === 2,
+  );
   up.signal('SIGINT');
   assert.deepEqual(await up.ended, { code: 0, signal: null });
   for (const pid of before) assert.ok(!fs.existsSync(`/proc/${pid}`), `${pid} is still there`);
+});
+
+scenario('a job that is enqueued inside a transaction runs if that commits', async (world) => {
+  const cluster = await world.cluster({ store: 'postgres', workers: 1 });
+  const submit = (tree) => `select capstan.submit('${JSON.stringify(tree)}'::jsonb);`;
+  const tree = (name) => ({ name, tasks: [command('a', 'echo $((6 * 7))')] });
+  cluster.sql('create table orders (id int)');
+  const id = cluster.sql(`begin; insert into orders values (1); ${submit(tree('kept'))} commit;`);
+  cluster.sql(`begin; insert into orders values (2); ${submit(tree('dropped'))} rollback;`);
+  const invalid = cluster.sql(submit({ tasks: [{ name: 'a', executor: 'sleep', depends_on: ['nobody'] }] }));
+  await until('it is there', () => cluster.client.status(id).catch(() => undefined));
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.equal((await cluster.tasks(id)).a.result.json, 42);
+  await until('the invalid one is there', () => cluster.client.status(invalid).catch(() => undefined));
+  const failed = await cluster.end(invalid);
+  assert.equal(failed.state, 'failed');
+  assert.match(failed.message, /nobody/);
+  const { jobs } = await cluster.json('jobs');
+  assert.deepEqual(jobs.map(({ job_id }) => job_id).sort(), [id, invalid].sort());
+});
+
+scenario('a store is copied to PostgreSQL, and the cluster goes on there', async (world) => {
+  const cluster = await world.cluster({ workers: 1, settings: { leader_ttl_ms: 1000 } });
+  const done = await cluster.run([command('a', 'echo 1'), sleep('b', 1, { depends_on: ['a'] })]);
+  const waiting = await cluster.submit([sleep('w', 1, { placement: { allowed_nodes: ['new'] } })]);
+  await cluster.coordinator.stop();
+  const to = freshDatabase();
+  const copy = await world.cli(['store', 'copy', '--store', cluster.store, '--to', to]);
+  assert.equal(copy.code, 0, copy.stderr);
+  await cluster.startCoordinator({ store: to });
+  assert.equal((await cluster.end(done.id)).state, 'succeeded');
+  assert.deepEqual(await cluster.tasks(done.id), done.tasks);
+  await cluster.startWorker({ id: 'new' });
+  assert.equal((await cluster.end(waiting)).state, 'succeeded');
+});
+
+scenario('a worker serves its health and its metrics', async (world) => {
+  const cluster = await world.cluster();
+  const worker = await cluster.startWorker({ id: 'w', slots: 3, args: ['--http', '127.0.0.1:0'] });
+  const [, url] = await worker.line(/health and metrics on (http:\S+)/);
+  await cluster.run([sleep('a', 1), sleep('b', 1)]);
+  const health = await fetch(`${url}/healthz`);
+  assert.equal(health.status, 200);
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  assert.match(metrics, /^capstan_worker_slots\{state="[a-z]+"\} \d+$/m);
+  assert.equal((await fetch(`${url}/nope`)).status, 404);
 });

@@ -14,17 +14,74 @@ function has(object, shape, where = '') {
   }
 }
 const shapes = {
-  job: { job_id: 'string', state: 'string', kind: 'string', name: 'string?', submitted_at_ms: 'number', started_at_ms: 'number?', finished_at_ms: 'number?', message: 'string?' },
-  stage: { stage: 'number', name: 'string?', parents: 'list', tasks: 'number', queued: 'number', running: 'number', succeeded: 'number', failed: 'number', canceled: 'number', skipped: 'number' },
-  task: { job_id: 'string', name: 'string?', stage: 'number', task: 'number', attempt: 'number?', state: 'string', worker_id: 'string?', message: 'string?', started_at_ms: 'number?', finished_at_ms: 'number?', failures: 'number' },
-  event: { seq: 'number', at_ms: 'number', type: 'string', job_id: 'string?', attempt: 'number?', worker_id: 'string?', details: 'object?' },
-  node: { worker_id: 'string', address: 'string?', status: 'string', blacklisted: 'boolean', draining: 'boolean', slots: 'number', running_tasks: 'number', failures: 'number', last_seen_ms: 'number', executor_types: 'list', capabilities: 'object', custom_operator_capabilities: 'list', version: 'string' },
+  job: {
+    job_id: 'string',
+    state: 'string',
+    kind: 'string',
+    name: 'string?',
+    submitted_at_ms: 'number',
+    started_at_ms: 'number?',
+    finished_at_ms: 'number?',
+    message: 'string?',
+  },
+  stage: {
+    stage: 'number',
+    name: 'string?',
+    parents: 'list',
+    tasks: 'number',
+    queued: 'number',
+    running: 'number',
+    succeeded: 'number',
+    failed: 'number',
+    canceled: 'number',
+    skipped: 'number',
+  },
+  task: {
+    job_id: 'string',
+    name: 'string?',
+    stage: 'number',
+    task: 'number',
+    attempt: 'number?',
+    state: 'string',
+    worker_id: 'string?',
+    message: 'string?',
+    started_at_ms: 'number?',
+    finished_at_ms: 'number?',
+    failures: 'number',
+  },
+  event: {
+    seq: 'number',
+    at_ms: 'number',
+    type: 'string',
+    job_id: 'string?',
+    attempt: 'number?',
+    worker_id: 'string?',
+    details: 'object?',
+  },
+  node: {
+    worker_id: 'string',
+    address: 'string?',
+    status: 'string',
+    blacklisted: 'boolean',
+    draining: 'boolean',
+    slots: 'number',
+    running_tasks: 'number',
+    failures: 'number',
+    last_seen_ms: 'number',
+    executor_types: 'list',
+    capabilities: 'object',
+    custom_operator_capabilities: 'list',
+    version: 'string',
+  },
   leader: { node_id: 'string', address: 'string', epoch: 'number', role: 'string' },
 };
 
 scenario('every --json is one line of the documented shape, every table has a header', async (world) => {
   const cluster = await world.cluster({ workers: 2, settings: { max_task_attempts: 1 } });
-  const { id } = await cluster.run({ name: 'shapes', tasks: [command('good', 'echo 1'), command('bad', 'exit 1'), sleep('never', 1, { depends_on: ['bad'] })] });
+  const { id } = await cluster.run({
+    name: 'shapes',
+    tasks: [command('good', 'echo 1'), command('bad', 'exit 1'), sleep('never', 1, { depends_on: ['bad'] })],
+  });
   const waiting = await cluster.submit([{ name: 'w', executor: 'docker', inputs: {} }]);
   const line = async (...args) => {
     const { code, stdout, stderr } = await cluster.cli([...args, '--json']);
@@ -34,24 +91,46 @@ scenario('every --json is one line of the documented shape, every table has a he
   };
   const jobs = await line('jobs');
   assert.equal(jobs.next, null);
-  assert.deepEqual(jobs.jobs.map(({ job_id }) => job_id), [waiting, id], 'the newest first');
+  assert.deepEqual(
+    jobs.jobs.map(({ job_id }) => job_id),
+    [waiting, id],
+    'the newest first',
+  );
   jobs.jobs.forEach((job) => has(job, shapes.job));
   const page = await line('jobs', '--limit', '1');
   assert.equal(typeof page.next, 'string');
-  assert.deepEqual((await line('jobs', '--limit', '1', '--after', page.next)).jobs.map(({ job_id }) => job_id), [id]);
-  assert.deepEqual((await line('jobs', '--state', 'failed')).jobs.map(({ job_id }) => job_id), [id]);
-  assert.deepEqual((await line('jobs', '--name', 'shapes')).jobs.map(({ job_id }) => job_id), [id]);
+  assert.deepEqual(
+    (await line('jobs', '--limit', '1', '--after', page.next)).jobs.map(({ job_id }) => job_id),
+    [id],
+  );
+  assert.deepEqual(
+    (await line('jobs', '--state', 'failed')).jobs.map(({ job_id }) => job_id),
+    [id],
+  );
+  assert.deepEqual(
+    (await line('jobs', '--name', 'shapes')).jobs.map(({ job_id }) => job_id),
+    [id],
+  );
   const job = await line('job', id);
   has(job, { ...shapes.job, stages: 'list' });
   assert.deepEqual([job.state, job.kind, job.name], ['failed', 'tree', 'shapes']);
   job.stages.forEach((stage) => has(stage, shapes.stage));
-  assert.deepEqual(job.stages.map(({ name }) => name), ['good', 'bad', 'never']);
+  assert.deepEqual(
+    job.stages.map(({ name }) => name),
+    ['good', 'bad', 'never'],
+  );
   const tasks = await line('tasks', id);
   has(tasks, { tasks: 'list', next: 'string?' });
   tasks.tasks.forEach((task) => has(task, shapes.task));
-  assert.deepEqual(tasks.tasks.map(({ state }) => state), ['succeeded', 'failed', 'skipped']);
+  assert.deepEqual(
+    tasks.tasks.map(({ state }) => state),
+    ['succeeded', 'failed', 'skipped'],
+  );
   assert.equal(tasks.tasks[0].result.json, 1);
-  assert.deepEqual((await line('tasks', id, '--state', 'skipped')).tasks.map(({ name }) => name), ['never']);
+  assert.deepEqual(
+    (await line('tasks', id, '--state', 'skipped')).tasks.map(({ name }) => name),
+    ['never'],
+  );
   const why = await line('why', waiting);
   assert.equal(why.job_id, waiting);
   has(why.reasons[0], { stage: 'number', task: 'number', reason: 'string', tasks: 'number' });
@@ -64,12 +143,18 @@ scenario('every --json is one line of the documented shape, every table has a he
   has(await line('version'), { version: 'string' });
   has(await line('cancel', waiting), { job_id: 'string', state: 'string' });
   has(await line('table', 'add', 'orders', '/data/*.parquet'), { name: 'string', source: 'string', format: 'string' });
-  assert.deepEqual((await line('table', 'list')).tables, [{ name: 'orders', source: '/data/*.parquet', format: 'parquet' }]);
+  assert.deepEqual((await line('table', 'list')).tables, [
+    { name: 'orders', source: '/data/*.parquet', format: 'parquet' },
+  ]);
   const { stdout: events } = await cluster.cli(['events', id, '--json']);
-  events.trimEnd().split('\n').forEach((text) => has(JSON.parse(text), shapes.event));
+  events
+    .trimEnd()
+    .split('\n')
+    .forEach((text) => has(JSON.parse(text), shapes.event));
 
   const headers = {
-    jobs: ['JOB', 'STATE', 'KIND', 'SUBMITTED', 'TIME', 'NAME'], [`tasks ${id}`]: ['TASK', 'ID', 'STATE', 'ATTEMPT', 'WORKER', 'TIME', 'MESSAGE'],
+    jobs: ['JOB', 'STATE', 'KIND', 'SUBMITTED', 'TIME', 'NAME'],
+    [`tasks ${id}`]: ['TASK', 'ID', 'STATE', 'ATTEMPT', 'WORKER', 'TIME', 'MESSAGE'],
     nodes: ['WORKER', 'STATUS', 'BUSY', 'ADDRESS', 'EXECUTORS', 'VERSION', 'CAPABILITIES'],
   };
   for (const [args, words] of Object.entries(headers)) {
@@ -82,7 +167,15 @@ scenario('every --json is one line of the documented shape, every table has a he
 
 scenario('run prints results on stdout and progress on stderr; exit codes are 0, 1, 2 and 3', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { max_task_attempts: 1 } });
-  const good = world.file('good.json', JSON.stringify({ tasks: [command('a', 'echo ${params.word}'), command('b', 'cat', { depends_on: ['a'], inputs: { stdin: '${results.a.stdout}' } })] }));
+  const good = world.file(
+    'good.json',
+    JSON.stringify({
+      tasks: [
+        command('a', 'echo ${params.word}'),
+        command('b', 'cat', { depends_on: ['a'], inputs: { stdin: '${results.a.stdout}' } }),
+      ],
+    }),
+  );
   const bad = world.file('bad.json', JSON.stringify({ tasks: [command('a', 'echo why >&2; exit 9')] }));
   const ok = await cluster.cli(['run', good, '--param', 'word=hello']);
   assert.equal(ok.code, 0, ok.stderr);
@@ -99,17 +192,25 @@ scenario('run prints results on stdout and progress on stderr; exit codes are 0,
   const missing = await cluster.cli(['run', good]);
   assert.equal(missing.code, 2);
   assert.match(missing.stderr, /word/);
-  assert.equal((await cluster.cli(['run', good, '-p', 'word=x', '--timeout', '200ms'], { server: '127.0.0.1:1' })).code, 3);
+  assert.equal(
+    (await cluster.cli(['run', good, '-p', 'word=x', '--timeout', '200ms'], { server: '127.0.0.1:1' })).code,
+    3,
+  );
   const detached = await cluster.cli(['run', good, '--param', 'word=x', '--detach']);
   assert.match(detached.stdout, /^[0-9a-f-]{36}\n$/);
-  const piped = await cluster.cli(['run', '-', '--quiet'], { stdin: '{"tasks":[{"name":"s","executor":"sleep","inputs":{"ms":1}}]}' });
+  const piped = await cluster.cli(['run', '-', '--quiet'], {
+    stdin: '{"tasks":[{"name":"s","executor":"sleep","inputs":{"ms":1}}]}',
+  });
   assert.deepEqual([piped.code, JSON.parse(piped.stdout)], [0, { s: null }]);
 });
 
 scenario('Ctrl-C during run cancels the job, kills its command, and exits with 130', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
   const pidFile = `${world.folder()}/pid`;
-  const tree = world.file('tree.json', JSON.stringify({ tasks: [command('long', `echo $$ >${pidFile}; exec sleep 1000`)] }));
+  const tree = world.file(
+    'tree.json',
+    JSON.stringify({ tasks: [command('long', `echo $$ >${pidFile}; exec sleep 1000`)] }),
+  );
   const run = world.capstan('run', ['run', tree, '--id', 'interrupted'], { env: { CAPSTAN_SERVER: cluster.address } });
   await until('it runs', () => fs.existsSync(pidFile) && fs.readFileSync(pidFile, 'utf8').endsWith('\n'));
   run.signal('SIGINT');
@@ -121,7 +222,10 @@ scenario('Ctrl-C during run cancels the job, kills its command, and exits with 1
 scenario('run goes on when the coordinator is restarted under it', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
   const go = `${world.folder()}/go`;
-  const tree = world.file('tree.json', JSON.stringify({ tasks: [command('long', `until [ -e ${go} ]; do sleep 0.02; done; echo 7`)] }));
+  const tree = world.file(
+    'tree.json',
+    JSON.stringify({ tasks: [command('long', `until [ -e ${go} ]; do sleep 0.02; done; echo 7`)] }),
+  );
   const run = world.capstan('run', ['run', tree, '--id', 'steady'], { env: { CAPSTAN_SERVER: cluster.address } });
   await run.line(/long: running/);
   await cluster.coordinator.kill();
@@ -133,9 +237,18 @@ scenario('run goes on when the coordinator is restarted under it', async (world)
 
 scenario('events --follow goes on with what happens, until Ctrl-C', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
-  const follow = world.capstan('events', ['events', '--follow', '--json'], { env: { CAPSTAN_SERVER: cluster.address } });
+  const follow = world.capstan('events', ['events', '--follow', '--json'], {
+    env: { CAPSTAN_SERVER: cluster.address },
+  });
   const { id } = await cluster.run([sleep('a', 1)]);
-  const types = () => follow.stdout.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line)).filter(({ job_id }) => job_id === id).map(({ type }) => type);
+  const types = () =>
+    follow.stdout
+      .trim()
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line))
+      .filter(({ job_id }) => job_id === id)
+      .map(({ type }) => type);
   await until('all is told', () => types().filter((type) => type === 'completed').length === 2);
   assert.equal(types()[0], 'created');
   follow.signal('SIGINT');
@@ -161,7 +274,13 @@ scenario('the completion script loads in bash and completes verbs, flags and val
   const complete = (...words) => {
     const array = words.map((word) => `'${word}'`).join(' ');
     const test = `set -eu; source <(cat); f=$(complete -p capstan | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(${array}); COMP_CWORD=${words.length - 1}; COMP_LINE="${words.join(' ')}"; COMP_POINT=\${#COMP_LINE}; COMPREPLY=(); $f capstan '${words.at(-1)}' '${words.at(-2)}' || :; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    return execFileSync('bash', ['--norc', '-c', test], { input: script, encoding: 'utf8', env: { PATH: `${binary.replace(/\/[^/]*$/, '')}:${process.env.PATH}` } }).split('\n').map((word) => word.trim());
+    return execFileSync('bash', ['--norc', '-c', test], {
+      input: script,
+      encoding: 'utf8',
+      env: { PATH: `${binary.replace(/\/[^/]*$/, '')}:${process.env.PATH}` },
+    })
+      .split('\n')
+      .map((word) => word.trim());
   };
   assert.ok(complete('capstan', 'jo').includes('jobs'));
   assert.ok(complete('capstan', 'jobs', '--st').includes('--state'));
@@ -173,7 +292,8 @@ scenario('flag wins over variable, variable over file', async (world) => {
   const cluster = await world.cluster();
   const config = world.file('capstan.ini', `server = ${cluster.address}\n[jobs]\nlimit = 1\n`);
   for (let i = 0; i < 3; i++) await cluster.submit([sleep('a', 1)]);
-  const count = async (args, env = {}) => JSON.parse((await world.cli(['jobs', '--json', '--config', config, ...args], { env })).stdout).jobs.length;
+  const count = async (args, env = {}) =>
+    JSON.parse((await world.cli(['jobs', '--json', '--config', config, ...args], { env })).stdout).jobs.length;
   assert.equal(await count([]), 1);
   assert.equal(await count([], { CAPSTAN_LIMIT: '2' }), 2);
   assert.equal(await count(['--limit', '3'], { CAPSTAN_LIMIT: '2' }), 3);
@@ -185,14 +305,24 @@ scenario('logs in JSON are one object per line, and never show a secret', async 
   await coordinator.kill();
   const json = await cluster.startCoordinator({ args: ['--log-format', 'json', '--log-level', 'debug'], leads: true });
   await cluster.startWorker({ id: 'w', args: ['--log-level', 'debug'] });
-  await cluster.run([command('a', 'echo capstan-user-data; exit 0', { inputs: { env: { PASSWORD: 'capstan-secret' } } })]);
+  await cluster.run([
+    command('a', 'echo capstan-user-data; exit 0', { inputs: { env: { PASSWORD: 'capstan-secret' } } }),
+  ]);
   for (const line of json.stderr.trim().split('\n')) has(JSON.parse(line), { level: 'string' });
   assert.doesNotMatch(json.stderr, /capstan-secret/);
 });
 
 scenario('a second coordinator on the same file is refused', async (world) => {
   const cluster = await world.cluster();
-  const { code, stderr } = await world.cli(['coordinator', '--store', cluster.store, '--listen', '127.0.0.1:0', '--role', 'leader']);
+  const { code, stderr } = await world.cli([
+    'coordinator',
+    '--store',
+    cluster.store,
+    '--listen',
+    '127.0.0.1:0',
+    '--role',
+    'leader',
+  ]);
   assert.notEqual(code, 0);
   assert.match(stderr, /^capstan: .*(in use|lock|another)/m);
 });
@@ -213,7 +343,14 @@ scenario('demo shows a tree, its results and how long it took', async (world) =>
 
 scenario('bench prints figures with their conditions', { ms: 120000 }, async (world) => {
   const tasks = JSON.parse((await world.cli(['bench', 'tasks', '--tasks', '2000', '--json'])).stdout);
-  has(tasks, { tasks_per_s: 'number', submit_per_s: 'number', store: 'string', workers: 'number', batch: 'number', limits: 'object' });
+  has(tasks, {
+    tasks_per_s: 'number',
+    submit_per_s: 'number',
+    store: 'string',
+    workers: 'number',
+    batch: 'number',
+    limits: 'object',
+  });
   const latency = JSON.parse((await world.cli(['bench', 'latency', '--tasks', '30', '--json'])).stdout);
   has(latency, { p50_ms: 'number', p99_ms: 'number', commit_ms: 'number' });
 });

@@ -72,7 +72,11 @@ const killAll = () => {
     }
   }
 };
-process.on('exit', killAll);
+const folders = new Set();
+process.on('exit', () => {
+  killAll();
+  for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+});
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
 // One process, with its log in memory. `line(pattern)` waits for a line that it writes.
@@ -140,7 +144,10 @@ export class Process {
   // Resident memory in bytes, and CPU time in seconds.
   usage() {
     const status = fs.readFileSync(`/proc/${this.pid}/status`, 'utf8');
-    const stat = fs.readFileSync(`/proc/${this.pid}/stat`, 'utf8').replace(/^.*\) /, '').split(' ');
+    const stat = fs
+      .readFileSync(`/proc/${this.pid}/stat`, 'utf8')
+      .replace(/^.*\) /, '')
+      .split(' ');
     return {
       rss: Number(/VmRSS:\s+(\d+)/.exec(status)[1]) * 1024,
       cpu: (Number(stat[11]) + Number(stat[12])) / 100,
@@ -150,8 +157,14 @@ export class Process {
 }
 
 function sanitizerOptions() {
-  return { ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? 'abort_on_error=0:exitcode=99', UBSAN_OPTIONS: 'print_stacktrace=1' };
+  return {
+    ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? 'abort_on_error=0:exitcode=99',
+    UBSAN_OPTIONS: 'print_stacktrace=1',
+  };
 }
+
+// A database of its own on the private PostgreSQL server: its URL.
+export const freshDatabase = () => postgresUrl(`d${randomUUID().replaceAll('-', '')}`);
 
 export const isAlive = (pid) => {
   try {
@@ -200,12 +213,17 @@ export class Proxy {
       from.destroy();
       to.destroy();
     };
-    from.on('error', end).on('close', end).on('data', (bytes) => to.write(bytes));
-    to.on('error', end).on('close', end).on('data', (bytes) => {
-      if (this.#isMute) return;
-      if (this.#delayMs > 0) setTimeout(() => from.write(bytes), this.#delayMs);
-      else from.write(bytes);
-    });
+    from
+      .on('error', end)
+      .on('close', end)
+      .on('data', (bytes) => to.write(bytes));
+    to.on('error', end)
+      .on('close', end)
+      .on('data', (bytes) => {
+        if (this.#isMute) return;
+        if (this.#delayMs > 0) setTimeout(() => from.write(bytes), this.#delayMs);
+        else from.write(bytes);
+      });
     return undefined;
   }
 
@@ -256,9 +274,14 @@ function postgresUrl(name) {
     process.on('exit', () => execFileSync(serverScript, ['remove', postgres], { stdio: 'ignore' }));
     execFileSync(serverScript, ['start', postgres, '--fsync=off', 'max_connections=200'], { stdio: 'ignore' });
   }
-  const options = ['-h', postgres, '-p', '5432', '-U', 'postgres'];
-  execFileSync('psql', [...options, '-qc', `create database ${name}`, 'postgres'], { stdio: 'ignore' });
+  sql('postgres', `create database ${name}`);
   return `postgres://postgres@/${name}?host=${postgres}&port=5432`;
+}
+
+// Runs SQL in a database of the server, and returns what it prints.
+function sql(database, text) {
+  const args = ['-h', postgres, '-p', '5432', '-U', 'postgres', '-d', database, '-qAt', '-v', 'ON_ERROR_STOP=1'];
+  return execFileSync('psql', args, { input: text, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }).trim();
 }
 
 // ---- a cluster ----
@@ -282,8 +305,8 @@ export class Cluster {
     this.#world = world;
     this.#options = options;
     this.dir = world.folder('cluster');
-    const name = `c${randomUUID().replaceAll('-', '')}`;
-    this.store = options.store === 'postgres' ? postgresUrl(name) : `sqlite:${this.dir}/state.db`;
+    this.database = `c${randomUUID().replaceAll('-', '')}`;
+    this.store = options.store === 'postgres' ? postgresUrl(this.database) : `sqlite:${this.dir}/state.db`;
     this.listen = '127.0.0.1:0';
   }
 
@@ -297,7 +320,10 @@ export class Cluster {
 
   // Starts the coordinator, again at the same address if it ran before, and waits until it leads.
   async startCoordinator({ store = this.store, args = [], leads = true } = {}) {
-    const settings = Object.entries(this.#options.settings ?? {}).flatMap(([name, value]) => ['--set', `${name}=${value}`]);
+    const settings = Object.entries(this.#options.settings ?? {}).flatMap(([name, value]) => [
+      '--set',
+      `${name}=${value}`,
+    ]);
     const coordinator = this.#world.capstan(
       'coordinator',
       ['coordinator', '--store', store, '--listen', this.listen, ...settings, ...args],
@@ -310,8 +336,9 @@ export class Cluster {
     return coordinator;
   }
 
-  get settings() {
-    return this.#options.settings ?? {};
+  // Runs SQL in its PostgreSQL database.
+  sql(text) {
+    return sql(this.database, text);
   }
 
   // A worker in C. It is there when it has registered.
@@ -415,6 +442,10 @@ export class World {
   #dir = fs.mkdtempSync(path.join(os.tmpdir(), 'capstan-e2e-'));
   #folders = 0;
 
+  constructor() {
+    folders.add(this.#dir);
+  }
+
   folder(name = 'folder') {
     const made = path.join(this.#dir, `${name}-${++this.#folders}`);
     fs.mkdirSync(made);
@@ -486,11 +517,25 @@ export class World {
   // What still runs is stopped as people do it, so that leaks are found, and killed if it does not end.
   async end({ gently }) {
     const limit = (promise) => Promise.race([promise, pause(2000)]);
-    await limit(Promise.all(this.#ends.map((end) => limit(Promise.resolve().then(end).catch(() => {})))));
+    await limit(
+      Promise.all(
+        this.#ends.map((end) =>
+          limit(
+            Promise.resolve()
+              .then(end)
+              .catch(() => {}),
+          ),
+        ),
+      ),
+    );
     for (const started of this.#processes) started.signal('SIGCONT').signal(gently ? 'SIGTERM' : 'SIGKILL');
-    await Promise.race([Promise.all(this.#processes.map(({ ended }) => ended)), pause(gently ? 3000 * slowness : 1000)]);
+    await Promise.race([
+      Promise.all(this.#processes.map(({ ended }) => ended)),
+      pause(gently ? 3000 * slowness : 1000),
+    ]);
     await Promise.all(this.#processes.map((started) => started.kill()));
     fs.rmSync(this.#dir, { recursive: true, force: true, maxRetries: 5 });
+    folders.delete(this.#dir);
   }
 }
 

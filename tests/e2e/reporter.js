@@ -7,7 +7,10 @@ const isFile = (event) => event.data.name === event.data.file || /\.test\.js$/.t
 
 function explain(error) {
   const cause = error?.cause ?? error;
-  return (cause instanceof Error ? (cause.stack ?? cause.message) : inspect(cause, { depth: 6 })).replace(/^/gm, '    ');
+  return (cause instanceof Error ? (cause.stack ?? cause.message) : inspect(cause, { depth: 6 })).replace(
+    /^/gm,
+    '    ',
+  );
 }
 
 export default async function* reporter(events) {

@@ -2,7 +2,17 @@
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
-import { assert, command, grpcStatus, isAlive, isSoak, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import {
+  assert,
+  command,
+  grpcStatus,
+  isAlive,
+  isSoak,
+  scenario,
+  scenarioWithEachStore,
+  sleep,
+  until,
+} from './harness.js';
 
 const fails = (name, more = {}) => command(name, 'echo no >&2; exit 3', more);
 
@@ -10,14 +20,20 @@ const fails = (name, more = {}) => command(name, 'echo no >&2; exit 3', more);
 
 scenarioWithEachStore('a failed attempt is tried again after a backoff that doubles', async (world, store) => {
   const cluster = await world.cluster({ store, workers: 3, settings: { retry_backoff_base_ms: 200 } });
-  const { id, state, message, tasks } = await cluster.run([fails('bad', { retry: { max_attempts: 4, backoff_ms: 200 } })]);
+  const { id, state, message, tasks } = await cluster.run([
+    fails('bad', { retry: { max_attempts: 4, backoff_ms: 200 } }),
+  ]);
   assert.equal(state, 'failed');
   assert.equal(message, "task 'bad' failed in attempt 4: exit code 3: no");
   assert.equal(tasks.bad.failures, 4);
   assert.equal(tasks.bad.message, 'exit code 3: no');
-  const events = (await cluster.events(id)).filter(({ ref, type }) => ref.attempt > 0 && ['assigned', 'failed'].includes(type));
-  assert.deepEqual(events.map(({ type, ref }) => `${type} ${ref.attempt}`),
-    [1, 2, 3, 4].flatMap((n) => [`assigned ${n}`, `failed ${n}`]));
+  const events = (await cluster.events(id)).filter(
+    ({ ref, type }) => ref.attempt > 0 && ['assigned', 'failed'].includes(type),
+  );
+  assert.deepEqual(
+    events.map(({ type, ref }) => `${type} ${ref.attempt}`),
+    [1, 2, 3, 4].flatMap((n) => [`assigned ${n}`, `failed ${n}`]),
+  );
   const failed = events.filter(({ type }) => type === 'failed');
   const assigned = events.filter(({ type }) => type === 'assigned');
   for (let i = 0; i < 3; i++) {
@@ -35,28 +51,35 @@ scenario('a task succeeds in its third attempt, on workers where it did not fail
   assert.equal(state, 'succeeded');
   assert.equal(tasks.third.attempt, 3);
   assert.equal(tasks.third.failures, 2);
-  const workers = (await cluster.events(id)).filter(({ type }) => type === 'assigned').map(({ worker_id }) => worker_id);
+  const workers = (await cluster.events(id))
+    .filter(({ type }) => type === 'assigned')
+    .map(({ worker_id }) => worker_id);
   assert.equal(new Set(workers).size, 3, workers.join());
 });
 
-scenario('an exit code in no_retry_exit_codes and a signal of its own mean no further attempt, or one', async (world) => {
-  const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 5, max_task_attempts: 2 } });
-  const { tasks } = await cluster.run([
-    command('final', 'exit 64', { inputs: { no_retry_exit_codes: [64, 65] } }),
-    command('killed', 'kill -9 $$'),
-  ]);
-  assert.equal(tasks.final.failures, 1);
-  assert.equal(tasks.final.attempt, 1);
-  assert.match(tasks.final.message, /exit code 64/);
-  assert.equal(tasks.killed.failures, 2);
-  assert.match(tasks.killed.message, /signal 9/);
-});
+scenario(
+  'an exit code in no_retry_exit_codes and a signal of its own mean no further attempt, or one',
+  async (world) => {
+    const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 5, max_task_attempts: 2 } });
+    const { tasks } = await cluster.run([
+      command('final', 'exit 64', { inputs: { no_retry_exit_codes: [64, 65] } }),
+      command('killed', 'kill -9 $$'),
+    ]);
+    assert.equal(tasks.final.failures, 1);
+    assert.equal(tasks.final.attempt, 1);
+    assert.match(tasks.final.message, /exit code 64/);
+    assert.equal(tasks.killed.failures, 2);
+    assert.match(tasks.killed.message, /signal 9/);
+  },
+);
 
 scenario('timeout_ms ends a command that ignores SIGTERM, with its children', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { kill_grace_ms: 300 } });
   const file = path.join(world.folder(), 'pid');
   const script = `trap '' TERM; sleep 1000 & echo $! >${file}; while :; do sleep 0.1; done`;
-  const { state, tasks } = await cluster.run([command('stubborn', script, { timeout_ms: 400, retry: { max_attempts: 1 } })]);
+  const { state, tasks } = await cluster.run([
+    command('stubborn', script, { timeout_ms: 400, retry: { max_attempts: 1 } }),
+  ]);
   assert.equal(state, 'failed');
   assert.equal(tasks.stubborn.message.split('\n')[0].split(':')[0], 'timed out after 400 ms');
   const took = tasks.stubborn.finished - tasks.stubborn.started;
@@ -67,23 +90,26 @@ scenario('timeout_ms ends a command that ignores SIGTERM, with its children', as
 
 // ---- blacklist ----
 
-scenarioWithEachStore('a worker on which three tasks fail is blacklisted, gets nothing, and is let in again', async (world, store) => {
-  const settings = { blacklist_ttl_ms: 2500, max_task_attempts: 1 };
-  const cluster = await world.cluster({ store, workers: 1, settings });
-  for (let i = 0; i < 3; i++) assert.equal((await cluster.run([fails('bad')])).state, 'failed');
-  const { w1 } = await cluster.nodes();
-  assert.equal(w1.blacklisted, true);
-  const id = await cluster.submit([sleep('later', 1)]);
-  const reason = await until('it waits', async () => (await cluster.why(id))[0]);
-  assert.equal(reason, 'all 1 matching workers are blacklisted');
-  const human = (await cluster.cli(['nodes'])).stdout;
-  assert.match(human, /blacklisted/);
-  assert.equal((await cluster.end(id)).state, 'succeeded');
-  const events = (await cluster.events()).filter(({ worker_id }) => worker_id === 'w1');
-  const at = (type) => events.find((event) => event.type === type)?.at_ms;
-  assert.ok(at('cleared') - at('blacklisted') >= 2500, `${at('blacklisted')} ${at('cleared')}`);
-  assert.equal((await cluster.nodes()).w1.failures, 0);
-});
+scenarioWithEachStore(
+  'a worker on which three tasks fail is blacklisted, gets nothing, and is let in again',
+  async (world, store) => {
+    const settings = { blacklist_ttl_ms: 2500, max_task_attempts: 1 };
+    const cluster = await world.cluster({ store, workers: 1, settings });
+    for (let i = 0; i < 3; i++) assert.equal((await cluster.run([fails('bad')])).state, 'failed');
+    const { w1 } = await cluster.nodes();
+    assert.equal(w1.blacklisted, true);
+    const id = await cluster.submit([sleep('later', 1)]);
+    const reason = await until('it waits', async () => (await cluster.why(id))[0]);
+    assert.equal(reason, 'all 1 matching workers are blacklisted');
+    const human = (await cluster.cli(['nodes'])).stdout;
+    assert.match(human, /blacklisted/);
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    const events = (await cluster.events()).filter(({ worker_id }) => worker_id === 'w1');
+    const at = (type) => events.find((event) => event.type === type)?.at_ms;
+    assert.ok(at('cleared') - at('blacklisted') >= 2500, `${at('blacklisted')} ${at('cleared')}`);
+    assert.equal((await cluster.nodes()).w1.failures, 0);
+  },
+);
 
 scenario('a blacklisting survives the coordinator and ends by hand', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { max_task_attempts: 1 } });
@@ -97,13 +123,24 @@ scenario('a blacklisting survives the coordinator and ends by hand', async (worl
 });
 
 scenario('one poison job does not blacklist a fleet', async (world) => {
-  const cluster = await world.cluster({ workers: 3, slots: 1, settings: { retry_backoff_base_ms: 1, max_task_attempts: 9 } });
+  const cluster = await world.cluster({
+    workers: 3,
+    slots: 1,
+    settings: { retry_backoff_base_ms: 1, max_task_attempts: 9 },
+  });
   const { state, tasks } = await cluster.run([fails('poison')]);
   assert.equal(state, 'failed');
   assert.equal(tasks.poison.failures, 9);
   const nodes = Object.values(await cluster.nodes());
-  assert.deepEqual(nodes.map(({ blacklisted }) => blacklisted), [false, false, false]);
-  assert.equal(nodes.reduce((sum, { failures }) => sum + failures, 0), 1, 'only the first failure counts');
+  assert.deepEqual(
+    nodes.map(({ blacklisted }) => blacklisted),
+    [false, false, false],
+  );
+  assert.equal(
+    nodes.reduce((sum, { failures }) => sum + failures, 0),
+    1,
+    'only the first failure counts',
+  );
 });
 
 // ---- capabilities and placement ----
@@ -112,10 +149,18 @@ scenario('tasks go to the workers that have their operators', async (world) => {
   const cluster = await world.cluster();
   const operators = { red: ['dye_red', 'wash'], blue: ['dye_blue', 'wash'], both: ['dye_red', 'dye_blue'] };
   for (const [id, list] of Object.entries(operators)) await cluster.startJsWorker({ id, operators: list, slots: 1 });
-  const needs = (name, ops, at) => ({ name: `${name}${at}`, executor: 'sleep', inputs: { ms: 5 }, required_custom_ops: ops });
+  const needs = (name, ops, at) => ({
+    name: `${name}${at}`,
+    executor: 'sleep',
+    inputs: { ms: 5 },
+    required_custom_ops: ops,
+  });
   const list = Array.from({ length: 10 }, (_, at) => [
-    needs('red', ['dye_red'], at), needs('washblue', ['wash', 'dye_blue'], at), needs('all', ['dye_blue', 'dye_red'], at),
-    needs('washred', ['wash', 'dye_red'], at), needs('any', [], at),
+    needs('red', ['dye_red'], at),
+    needs('washblue', ['wash', 'dye_blue'], at),
+    needs('all', ['dye_blue', 'dye_red'], at),
+    needs('washred', ['wash', 'dye_red'], at),
+    needs('any', [], at),
   ]).flat();
   const { state, tasks } = await cluster.run(list);
   assert.equal(state, 'succeeded');
@@ -127,7 +172,10 @@ scenario('tasks go to the workers that have their operators', async (world) => {
   }
   const id = await cluster.submit([needs('x', ['dye_green'], 0)]);
   assert.deepEqual(await until('a reason', () => cluster.why(id)), ["no live worker advertises operator 'dye_green'"]);
-  assert.deepEqual(await cluster.json('nodes', '--operator', 'wash').then(({ nodes }) => nodes.map(({ worker_id }) => worker_id)), ['blue', 'red']);
+  assert.deepEqual(
+    await cluster.json('nodes', '--operator', 'wash').then(({ nodes }) => nodes.map(({ worker_id }) => worker_id)),
+    ['blue', 'red'],
+  );
   await cluster.startJsWorker({ id: 'green', operators: ['dye_green'], slots: 1 });
   assert.equal((await cluster.end(id)).state, 'succeeded');
 });
@@ -139,7 +187,9 @@ scenario('an operator that is missing at execution costs nothing and is not aske
     throw new Error("custom physical operator 'dye' is not registered on worker");
   };
   await cluster.startJsWorker({ id: 'liar', operators: ['dye'], executors: { paint: broken }, slots: 1 });
-  const id = await cluster.submit([{ name: 'paint', executor: 'paint', required_custom_ops: ['dye'], retry: { max_attempts: 1 } }]);
+  const id = await cluster.submit([
+    { name: 'paint', executor: 'paint', required_custom_ops: ['dye'], retry: { max_attempts: 1 } },
+  ]);
   await until('it was tried', async () => (await cluster.events(id)).some(({ type }) => type === 'assigned'));
   await cluster.startJsWorker({ id: 'honest', operators: ['dye'], executors: { paint: () => 'red' }, slots: 1 });
   assert.equal((await cluster.end(id)).state, 'succeeded');
@@ -150,8 +200,14 @@ scenario('an operator that is missing at execution costs nothing and is not aske
 
 scenario('placement: capabilities, executors, allowed and forbidden nodes', async (world) => {
   const cluster = await world.cluster();
-  await cluster.startWorker({ id: 'a', args: ['--capability', 'gpu=nvidia', '--capability', 'cpu_cores=4', '--label', 'ml', '--label', 'eu'] });
-  await cluster.startWorker({ id: 'b', args: ['--capability', 'gpu=amd', '--capability', 'cpu_cores=16', '--label', 'eu'] });
+  await cluster.startWorker({
+    id: 'a',
+    args: ['--capability', 'gpu=nvidia', '--capability', 'cpu_cores=4', '--label', 'ml', '--label', 'eu'],
+  });
+  await cluster.startWorker({
+    id: 'b',
+    args: ['--capability', 'gpu=amd', '--capability', 'cpu_cores=16', '--label', 'eu'],
+  });
   await cluster.startWorker({ id: 'c', args: ['--capability', 'cpu_cores=8', '--executors', 'sleep'] });
   const rules = {
     gpu: [{ requires_capabilities: { gpu: 'nvidia' } }, 'a'],
@@ -166,7 +222,8 @@ scenario('placement: capabilities, executors, allowed and forbidden nodes', asyn
     empty: [{ allowed_nodes: [], forbidden_nodes: [], requires_executors: [], requires_capabilities: {} }, 'abc'],
   };
   const tree = Object.entries(rules).flatMap(([name, [placement]]) =>
-    Array.from({ length: 6 }, (_, i) => sleep(`${name}_${i}`, 3, { placement })));
+    Array.from({ length: 6 }, (_, i) => sleep(`${name}_${i}`, 3, { placement })),
+  );
   const { state, tasks } = await cluster.run(tree);
   assert.equal(state, 'succeeded');
   for (const { name, worker } of Object.values(tasks)) {
@@ -174,8 +231,12 @@ scenario('placement: capabilities, executors, allowed and forbidden nodes', asyn
     assert.ok(fits.includes(worker), `${name} ran on ${worker}, not on one of ${fits}`);
   }
   const never = {
-    'placement: requires_capabilities gpu=intel matches 0 of 3 live workers': { requires_capabilities: { gpu: 'intel' } },
-    'placement: requires_capabilities cpu_cores=>=64 matches 0 of 3 live workers': { requires_capabilities: { cpu_cores: '>=64' } },
+    'placement: requires_capabilities gpu=intel matches 0 of 3 live workers': {
+      requires_capabilities: { gpu: 'intel' },
+    },
+    'placement: requires_capabilities cpu_cores=>=64 matches 0 of 3 live workers': {
+      requires_capabilities: { cpu_cores: '>=64' },
+    },
     'placement: requires_executors docker matches 0 of 3 live workers': { requires_executors: ['docker'] },
     'placement: allowed_nodes matches 0 of 3 live workers': { allowed_nodes: ['z'] },
     'placement: forbidden_nodes matches 0 of 3 live workers': { forbidden_nodes: ['a', 'b', 'c'] },
@@ -185,7 +246,8 @@ scenario('placement: capabilities, executors, allowed and forbidden nodes', asyn
     assert.deepEqual(await until('a reason', () => cluster.why(id)), [reason]);
     await cluster.client.cancel(id);
   }
-  const names = async (...args) => (await cluster.json('nodes', ...args)).nodes.map(({ worker_id }) => worker_id).join('');
+  const names = async (...args) =>
+    (await cluster.json('nodes', ...args)).nodes.map(({ worker_id }) => worker_id).join('');
   assert.equal(await names('--capability', 'gpu=nvidia'), 'a');
   assert.equal(await names('--capability', 'labels=eu'), 'ab');
   assert.equal(await names('--executor', 'command'), 'ab');
@@ -224,7 +286,9 @@ scenario('a job at its limit says so, and does not stand in the way of another',
   const cluster = await world.cluster({ settings: { max_concurrent_tasks_per_query: 1 }, workers: 1, slots: 4 });
   const greedy = await cluster.submit(fan(3, 1000000));
   await cluster.reaches(greedy, 't0', 'running');
-  const reasons = await until('it waits', async () => (await cluster.why(greedy)).find((reason) => /limit/.test(reason)));
+  const reasons = await until('it waits', async () =>
+    (await cluster.why(greedy)).find((reason) => /limit/.test(reason)),
+  );
   assert.equal(reasons, 'query limit 1 reached');
   assert.equal((await cluster.run([sleep('other', 1)])).state, 'succeeded');
   await cluster.client.cancel(greedy);
@@ -233,7 +297,10 @@ scenario('a job at its limit says so, and does not stand in the way of another',
 scenario('a full cluster says so', async (world) => {
   const cluster = await world.cluster({ workers: 2, slots: 1 });
   const id = await cluster.submit(fan(3, 1000000));
-  await until('two run', async () => Object.values(await cluster.tasks(id)).filter(({ state }) => state === 'running').length === 2);
+  await until(
+    'two run',
+    async () => Object.values(await cluster.tasks(id)).filter(({ state }) => state === 'running').length === 2,
+  );
   assert.deepEqual(await cluster.why(id), ['all 2 matching workers are full']);
 });
 
@@ -246,46 +313,60 @@ scenario('an urgent job overtakes the others, also with priority 0', async (worl
   for (const priority of [3, 2, 1, 0]) ids[priority] = await cluster.submit({ priority, tasks: [sleep('t', 1)] });
   fs.writeFileSync(go, '');
   for (const id of Object.values(ids)) await cluster.end(id);
-  const order = (await cluster.events()).filter(({ type, ref }) => type === 'assigned' && ref.query_id !== block).map(({ ref }) => ref.query_id);
+  const order = (await cluster.events())
+    .filter(({ type, ref }) => type === 'assigned' && ref.query_id !== block)
+    .map(({ ref }) => ref.query_id);
   assert.deepEqual(order, [ids[0], ids[1], ids[2], ids[3]]);
 });
 
 // ---- cancel ----
 
-scenarioWithEachStore('cancel kills a running sleep 1000 and its children within 2 s, also on a full worker', async (world, store) => {
-  const cluster = await world.cluster({ store, workers: 1, slots: 2 });
-  const dir = world.folder();
-  const script = (n) => `sleep 1000 & echo $! $$ >${dir}/${n}; (sleep 1000 & echo $! >${dir}/${n}b; wait); wait`;
-  const ids = [await cluster.submit([command('a', script('a'))]), await cluster.submit([command('b', script('b'))])];
-  const files = ['a', 'ab', 'b', 'bb'].map((name) => `${dir}/${name}`);
-  await until('both run', () => files.every((file) => fs.existsSync(file) && fs.readFileSync(file, 'utf8').endsWith('\n')));
-  const pids = (file) => fs.readFileSync(file, 'utf8').trim().split(' ');
-  const alive = (name) => [...pids(`${dir}/${name}`), ...pids(`${dir}/${name}b`)].filter(isAlive);
-  assert.equal(alive('a').length, 3);
-  const started = Date.now();
-  await cluster.client.cancel(ids[0], 'not wanted any more');
-  await until('all of a has gone', () => alive('a').length === 0);
-  const took = Date.now() - started;
-  assert.ok(took < 2000, `${took} ms`);
-  assert.equal(alive('b').length, 3, 'the other job goes on');
-  const status = await cluster.end(ids[0]);
-  assert.equal(status.state, 'canceled');
-  assert.match(status.message, /not wanted any more/);
-  assert.equal((await cluster.tasks(ids[0])).a.state, 'canceled');
-  await until('its slot is free', async () => (await cluster.nodes()).w1.running_tasks === 1);
-  assert.equal((await cluster.run([sleep('next', 1)])).state, 'succeeded');
-  await cluster.client.cancel(ids[1]);
-  await until('all of b has gone', () => alive('b').length === 0);
-});
+scenarioWithEachStore(
+  'cancel kills a running sleep 1000 and its children within 2 s, also on a full worker',
+  async (world, store) => {
+    const cluster = await world.cluster({ store, workers: 1, slots: 2 });
+    const dir = world.folder();
+    const script = (n) => `sleep 1000 & echo $! $$ >${dir}/${n}; (sleep 1000 & echo $! >${dir}/${n}b; wait); wait`;
+    const ids = [await cluster.submit([command('a', script('a'))]), await cluster.submit([command('b', script('b'))])];
+    const files = ['a', 'ab', 'b', 'bb'].map((name) => `${dir}/${name}`);
+    await until('both run', () =>
+      files.every((file) => fs.existsSync(file) && fs.readFileSync(file, 'utf8').endsWith('\n')),
+    );
+    const pids = (file) => fs.readFileSync(file, 'utf8').trim().split(' ');
+    const alive = (name) => [...pids(`${dir}/${name}`), ...pids(`${dir}/${name}b`)].filter(isAlive);
+    assert.equal(alive('a').length, 3);
+    const started = Date.now();
+    await cluster.client.cancel(ids[0], 'not wanted any more');
+    await until('all of a has gone', () => alive('a').length === 0);
+    const took = Date.now() - started;
+    assert.ok(took < 2000, `${took} ms`);
+    assert.equal(alive('b').length, 3, 'the other job goes on');
+    const status = await cluster.end(ids[0]);
+    assert.equal(status.state, 'canceled');
+    assert.match(status.message, /not wanted any more/);
+    assert.equal((await cluster.tasks(ids[0])).a.state, 'canceled');
+    await until('its slot is free', async () => (await cluster.nodes()).w1.running_tasks === 1);
+    assert.equal((await cluster.run([sleep('next', 1)])).state, 'succeeded');
+    await cluster.client.cancel(ids[1]);
+    await until('all of b has gone', () => alive('b').length === 0);
+  },
+);
 
 scenario('a canceled job stays canceled, and what was queued in it never starts', async (world) => {
   const cluster = await world.cluster({ workers: 1, slots: 1 });
   const file = path.join(world.folder(), 'started');
-  const id = await cluster.submit([sleep('a', 100000), command('b', `touch ${file}`, { depends_on: ['a'] }), command('c', `touch ${file}`)]);
+  const id = await cluster.submit([
+    sleep('a', 100000),
+    command('b', `touch ${file}`, { depends_on: ['a'] }),
+    command('c', `touch ${file}`),
+  ]);
   await cluster.reaches(id, 'a', 'running');
   assert.equal((await cluster.json('cancel', id)).state, 'canceled');
   assert.equal((await cluster.json('cancel', id)).state, 'canceled', 'again');
-  assert.deepEqual(Object.values(await cluster.tasks(id)).map(({ state }) => state), ['canceled', 'canceled', 'canceled']);
+  assert.deepEqual(
+    Object.values(await cluster.tasks(id)).map(({ state }) => state),
+    ['canceled', 'canceled', 'canceled'],
+  );
   assert.equal((await cluster.run([sleep('other', 1)])).state, 'succeeded');
   assert.ok(!fs.existsSync(file));
 });
@@ -298,7 +379,10 @@ scenario('dependents of a failure are skipped, other branches and optional depen
     fails('bad'),
     sleep('needs', 1, { depends_on: ['bad'] }),
     sleep('needs_too', 1, { depends_on: ['needs'] }),
-    command('looks', 'cat', { depends_on: [{ task: 'bad', required: false }, 'good'], inputs: { stdin: '${results.bad} ${results.good.json}' } }),
+    command('looks', 'cat', {
+      depends_on: [{ task: 'bad', required: false }, 'good'],
+      inputs: { stdin: '${results.bad} ${results.good.json}' },
+    }),
     command('waits', 'echo ok', { depends_on: [{ task: 'needs', required: false }] }),
     command('good', 'echo 5'),
     sleep('far', 1, { depends_on: ['good'] }),
@@ -306,7 +390,13 @@ scenario('dependents of a failure are skipped, other branches and optional depen
   assert.equal(state, 'failed');
   const states = Object.fromEntries(Object.values(tasks).map(({ name, state: is }) => [name, is]));
   assert.deepEqual(states, {
-    bad: 'failed', needs: 'skipped', needs_too: 'skipped', looks: 'succeeded', waits: 'succeeded', good: 'succeeded', far: 'succeeded',
+    bad: 'failed',
+    needs: 'skipped',
+    needs_too: 'skipped',
+    looks: 'succeeded',
+    waits: 'succeeded',
+    good: 'succeeded',
+    far: 'succeeded',
   });
   assert.equal(tasks.looks.result.stdout, 'null 5');
 });
@@ -316,110 +406,165 @@ scenario('on_failure stop cancels the rest at once', async (world) => {
   const started = Date.now();
   const { state, tasks } = await cluster.run({
     on_failure: 'stop',
-    tasks: [command('bad', 'sleep 0.3; exit 1'), sleep('long', 1000000), sleep('after', 1, { depends_on: ['long'] }), sleep('needs', 1, { depends_on: ['bad'] })],
+    tasks: [
+      command('bad', 'sleep 0.3; exit 1'),
+      sleep('long', 1000000),
+      sleep('after', 1, { depends_on: ['long'] }),
+      sleep('needs', 1, { depends_on: ['bad'] }),
+    ],
   });
   assert.equal(state, 'failed');
   assert.equal(tasks.long.state, 'canceled');
   assert.equal(tasks.after.state, 'canceled');
   assert.ok(['canceled', 'skipped'].includes(tasks.needs.state), tasks.needs.state);
   assert.ok(Date.now() - started < 20000);
-  await until('the slots are free', async () => Object.values(await cluster.nodes()).every(({ running_tasks }) => running_tasks === 0));
+  await until('the slots are free', async () =>
+    Object.values(await cluster.nodes()).every(({ running_tasks }) => running_tasks === 0),
+  );
 });
 
-scenarioWithEachStore('retry runs what failed and what was skipped, and retry --from a task and all that depend on it', async (world, store) => {
-  const cluster = await world.cluster({ store, workers: 1, settings: { max_task_attempts: 1 } });
-  const dir = world.folder();
-  const note = (name, more) => command(name, `echo x >>${dir}/${name}; [ ${name} != shaky ] || [ -e ${dir}/mended ]; cat ${dir}/${name} | wc -l`, more);
-  const runs = () => Object.fromEntries(fs.readdirSync(dir).filter((name) => name !== 'mended').map((name) => [name, fs.readFileSync(`${dir}/${name}`, 'utf8').length / 2]));
-  const { id, state } = await cluster.run([
-    note('first'),
-    command('shaky', `echo x >>${dir}/shaky; [ -e ${dir}/mended ]`, { depends_on: ['first'] }),
-    note('last', { depends_on: ['shaky'] }), note('side', { depends_on: ['first'] }),
-  ]);
-  assert.equal(state, 'failed');
-  assert.deepEqual(runs(), { first: 1, shaky: 1, side: 1 });
-  fs.writeFileSync(`${dir}/mended`, '');
-  const retried = await cluster.json('retry', id);
-  assert.ok(['queued', 'running'].includes(retried.state), retried.state);
-  assert.equal((await cluster.end(id)).state, 'succeeded');
-  assert.deepEqual(runs(), { first: 1, shaky: 2, last: 1, side: 1 });
-  await cluster.json('retry', id, '--from', 'shaky');
-  assert.equal((await cluster.end(id)).state, 'succeeded');
-  assert.deepEqual(runs(), { first: 1, shaky: 3, last: 2, side: 1 });
-  const types = (await cluster.events(id)).map(({ type }) => type);
-  assert.equal(types.filter((type) => type === 'retried').length, 2);
-  const wrong = await cluster.cli(['retry', id, '--from', 'nobody']);
-  assert.equal(wrong.code, 2);
-  assert.match(wrong.stderr, /nobody/);
-});
+scenarioWithEachStore(
+  'retry runs what failed and what was skipped, and retry --from a task and all that depend on it',
+  async (world, store) => {
+    const cluster = await world.cluster({ store, workers: 1, settings: { max_task_attempts: 1 } });
+    const dir = world.folder();
+    const note = (name, more) =>
+      command(
+        name,
+        `echo x >>${dir}/${name}; [ ${name} != shaky ] || [ -e ${dir}/mended ]; cat ${dir}/${name} | wc -l`,
+        more,
+      );
+    const runs = () =>
+      Object.fromEntries(
+        fs
+          .readdirSync(dir)
+          .filter((name) => name !== 'mended')
+          .map((name) => [name, fs.readFileSync(`${dir}/${name}`, 'utf8').length / 2]),
+      );
+    const { id, state } = await cluster.run([
+      note('first'),
+      command('shaky', `echo x >>${dir}/shaky; [ -e ${dir}/mended ]`, { depends_on: ['first'] }),
+      note('last', { depends_on: ['shaky'] }),
+      note('side', { depends_on: ['first'] }),
+    ]);
+    assert.equal(state, 'failed');
+    assert.deepEqual(runs(), { first: 1, shaky: 1, side: 1 });
+    fs.writeFileSync(`${dir}/mended`, '');
+    const retried = await cluster.json('retry', id);
+    assert.ok(['queued', 'running'].includes(retried.state), retried.state);
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    assert.deepEqual(runs(), { first: 1, shaky: 2, last: 1, side: 1 });
+    await cluster.json('retry', id, '--from', 'shaky');
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    assert.deepEqual(runs(), { first: 1, shaky: 3, last: 2, side: 1 });
+    const types = (await cluster.events(id)).map(({ type }) => type);
+    assert.equal(types.filter((type) => type === 'retried').length, 2);
+    const wrong = await cluster.cli(['retry', id, '--from', 'nobody']);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, /nobody/);
+  },
+);
 
 // ---- identity ----
 
-scenarioWithEachStore('submitting again yields the same job: by id and by key, also after its end and a restart', async (world, store) => {
-  const cluster = await world.cluster({ store, workers: 1, settings: { leader_ttl_ms: 1000 } });
-  const file = path.join(world.folder(), 'runs');
-  const tree = { tasks: [command('once', `echo x >>${file}`)] };
-  const submit = (id, key, more = {}) => cluster.client.call('SubmitTasks', { job_id: id, tree_json: Buffer.from(JSON.stringify({ ...tree, ...more })), idempotency_key: key });
-  const first = await submit('job-1', 'key-1');
-  assert.deepEqual([first.job_id, first.existed], ['job-1', false]);
-  assert.deepEqual([(await submit('job-1', 'key-1')).job_id, (await submit('job-1', 'key-1')).existed], ['job-1', true]);
-  assert.equal((await cluster.end('job-1')).state, 'succeeded');
-  const again = await submit('job-1', '');
-  assert.deepEqual([again.existed, again.state], [true, 'QUERY_STATE_SUCCEEDED']);
-  assert.equal((await submit('job-2', 'key-1')).job_id, 'job-1');
-  assert.equal((await submit('', 'key-1')).job_id, 'job-1');
-  await assert.rejects(submit('job-1', '', { name: 'other' }), { code: grpcStatus.ALREADY_EXISTS });
-  await cluster.coordinator.kill();
-  await cluster.startCoordinator();
-  assert.deepEqual([(await submit('job-1', '')).existed, (await submit('', 'key-1')).job_id], [true, 'job-1']);
-  const many = await Promise.all(Array.from({ length: 20 }, () => submit('', 'key-2')));
-  assert.equal(new Set(many.map(({ job_id }) => job_id)).size, 1);
-  await cluster.end(many[0].job_id);
-  assert.equal(fs.readFileSync(file, 'utf8'), 'x\nx\n');
-});
+scenarioWithEachStore(
+  'submitting again yields the same job: by id and by key, also after its end and a restart',
+  async (world, store) => {
+    const cluster = await world.cluster({ store, workers: 1, settings: { leader_ttl_ms: 1000 } });
+    const file = path.join(world.folder(), 'runs');
+    const tree = { tasks: [command('once', `echo x >>${file}`)] };
+    const submit = (id, key, more = {}) =>
+      cluster.client.call('SubmitTasks', {
+        job_id: id,
+        tree_json: Buffer.from(JSON.stringify({ ...tree, ...more })),
+        idempotency_key: key,
+      });
+    const first = await submit('job-1', 'key-1');
+    assert.deepEqual([first.job_id, first.existed], ['job-1', false]);
+    assert.deepEqual(
+      [(await submit('job-1', 'key-1')).job_id, (await submit('job-1', 'key-1')).existed],
+      ['job-1', true],
+    );
+    assert.equal((await cluster.end('job-1')).state, 'succeeded');
+    const again = await submit('job-1', '');
+    assert.deepEqual([again.existed, again.state], [true, 'QUERY_STATE_SUCCEEDED']);
+    assert.equal((await submit('job-2', 'key-1')).job_id, 'job-1');
+    assert.equal((await submit('', 'key-1')).job_id, 'job-1');
+    await assert.rejects(submit('job-1', '', { name: 'other' }), { code: grpcStatus.ALREADY_EXISTS });
+    await cluster.coordinator.kill();
+    await cluster.startCoordinator();
+    assert.deepEqual([(await submit('job-1', '')).existed, (await submit('', 'key-1')).job_id], [true, 'job-1']);
+    const many = await Promise.all(Array.from({ length: 20 }, () => submit('', 'key-2')));
+    assert.equal(new Set(many.map(({ job_id }) => job_id)).size, 1);
+    await cluster.end(many[0].job_id);
+    assert.equal(fs.readFileSync(file, 'utf8'), 'x\nx\n');
+  },
+);
 
 scenario('a command sees a key for its attempt and one for its task', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 1 } });
   const file = path.join(world.folder(), 'keys');
-  await cluster.run([command('a', `echo $CAPSTAN_TASK_KEY $CAPSTAN_IDEMPOTENCY_KEY >>${file}; [ $(wc -l <${file}) -eq 2 ]`)]);
-  const [first, second] = fs.readFileSync(file, 'utf8').trim().split('\n').map((line) => line.split(' '));
+  await cluster.run([
+    command('a', `echo $CAPSTAN_TASK_KEY $CAPSTAN_IDEMPOTENCY_KEY >>${file}; [ $(wc -l <${file}) -eq 2 ]`),
+  ]);
+  const [first, second] = fs
+    .readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' '));
   assert.match(first[1], /^[0-9a-f]{64}$/);
   assert.equal(first[0], second[0]);
   assert.notEqual(first[1], second[1]);
 });
 
-scenario('the http executor sends the task key, fills in templates, and knows what is worth another try', async (world) => {
-  const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 1 } });
-  const seen = [];
-  const server = http.createServer((request, response) => {
-    let body = '';
-    request.on('data', (text) => (body += text)).on('end', () => {
-      seen.push({ url: request.url, method: request.method, key: request.headers['idempotency-key'], body });
-      const times = seen.filter(({ url }) => url === request.url).length;
-      const status = { '/flaky': times < 3 ? 503 : 200, '/gone': 410 }[request.url] ?? 200;
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ times }));
+scenario(
+  'the http executor sends the task key, fills in templates, and knows what is worth another try',
+  async (world) => {
+    const cluster = await world.cluster({ workers: 1, settings: { retry_backoff_base_ms: 1 } });
+    const seen = [];
+    const server = http.createServer((request, response) => {
+      let body = '';
+      request
+        .on('data', (text) => (body += text))
+        .on('end', () => {
+          seen.push({ url: request.url, method: request.method, key: request.headers['idempotency-key'], body });
+          const times = seen.filter(({ url }) => url === request.url).length;
+          const status = { '/flaky': times < 3 ? 503 : 200, '/gone': 410 }[request.url] ?? 200;
+          response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ times }));
+        });
     });
-  });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  world.atEnd(() => server.close());
-  const url = (place) => `http://127.0.0.1:${server.address().port}${place}`;
-  const call = (name, inputs, more = {}) => ({ name, executor: 'http', inputs, ...more });
-  const { tasks } = await cluster.run([
-    command('count', 'echo 42'),
-    call('post', { method: 'POST', url: url('/hook'), json: { n: '${results.count.json}' } }, { depends_on: ['count'] }),
-    call('flaky', { url: url('/flaky') }),
-    call('gone', { url: url('/gone') }),
-    call('metadata', { url: 'http://169.254.169.254/latest' }),
-  ]);
-  assert.deepEqual([tasks.post.result.status, tasks.post.result.json], [200, { times: 1 }]);
-  const hook = seen.find(({ url: at }) => at === '/hook');
-  assert.deepEqual([hook.method, JSON.parse(hook.body)], ['POST', { n: 42 }]);
-  assert.notEqual(hook.key, undefined);
-  assert.deepEqual([tasks.flaky.state, tasks.flaky.failures, tasks.flaky.result.json], ['succeeded', 2, { times: 3 }]);
-  assert.equal(new Set(seen.filter(({ url: at }) => at === '/flaky').map(({ key }) => key)).size, 1, 'one key for all attempts');
-  assert.deepEqual([tasks.gone.state, tasks.gone.failures], ['failed', 1], 'a 4xx is not tried again');
-  assert.deepEqual([tasks.metadata.state, tasks.metadata.failures], ['failed', 1], 'a link-local address is refused');
-});
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    world.atEnd(() => server.close());
+    const url = (place) => `http://127.0.0.1:${server.address().port}${place}`;
+    const call = (name, inputs, more = {}) => ({ name, executor: 'http', inputs, ...more });
+    const { tasks } = await cluster.run([
+      command('count', 'echo 42'),
+      call(
+        'post',
+        { method: 'POST', url: url('/hook'), json: { n: '${results.count.json}' } },
+        { depends_on: ['count'] },
+      ),
+      call('flaky', { url: url('/flaky') }),
+      call('gone', { url: url('/gone') }),
+      call('metadata', { url: 'http://169.254.169.254/latest' }),
+    ]);
+    assert.deepEqual([tasks.post.result.status, tasks.post.result.json], [200, { times: 1 }]);
+    const hook = seen.find(({ url: at }) => at === '/hook');
+    assert.deepEqual([hook.method, JSON.parse(hook.body)], ['POST', { n: 42 }]);
+    assert.notEqual(hook.key, undefined);
+    assert.deepEqual(
+      [tasks.flaky.state, tasks.flaky.failures, tasks.flaky.result.json],
+      ['succeeded', 2, { times: 3 }],
+    );
+    assert.equal(
+      new Set(seen.filter(({ url: at }) => at === '/flaky').map(({ key }) => key)).size,
+      1,
+      'one key for all attempts',
+    );
+    assert.deepEqual([tasks.gone.state, tasks.gone.failures], ['failed', 1], 'a 4xx is not tried again');
+    assert.deepEqual([tasks.metadata.state, tasks.metadata.failures], ['failed', 1], 'a link-local address is refused');
+  },
+);
 
 // ---- templates ----
 
@@ -431,8 +576,11 @@ scenario('templates: values, texts, deep paths, and errors with the path', async
   const { state, tasks } = await cluster.run([
     source,
     echo('all', {
-      whole: '${results.src.json.rows[0]}', number: '${results.src.json.n}', quoted: '${results.src.json.rows[0]["a b"][0]}',
-      text: 'a ${results.src.json.t} b ${results.src.json.rows} $${results.src} $HOME', deep: [{ x: ['${results.src.exit_code}'] }],
+      whole: '${results.src.json.rows[0]}',
+      number: '${results.src.json.n}',
+      quoted: '${results.src.json.rows[0]["a b"][0]}',
+      text: 'a ${results.src.json.t} b ${results.src.json.rows} $${results.src} $HOME',
+      deep: [{ x: ['${results.src.exit_code}'] }],
     }),
     echo('missing', { a: { b: '${results.src.json.rows[7].id}' } }),
     echo('scalar', { a: '${results.src.json.n.more}' }),
@@ -441,12 +589,19 @@ scenario('templates: values, texts, deep paths, and errors with the path', async
   assert.equal(state, 'failed');
   const { results, ...got } = tasks.all.result;
   assert.deepEqual(got, {
-    whole: { id: 1, 'a b': [true, null] }, number: 1.5, quoted: true,
-    text: 'a x"y b [{"id":1,"a b":[true,null]}] ${results.src} $HOME', deep: [{ x: [0] }],
+    whole: { id: 1, 'a b': [true, null] },
+    number: 1.5,
+    quoted: true,
+    text: 'a x"y b [{"id":1,"a b":[true,null]}] ${results.src} $HOME',
+    deep: [{ x: [0] }],
   });
   assert.equal(results.src.json.n, 1.5);
-  assert.equal(tasks.missing.message, 'inputs.a.b: ${results.src.json.rows[7].id}: json.rows[7] does not exist; json.rows is a list with 1 element');
-  for (const name of ['missing', 'scalar', 'absent']) assert.equal(tasks[name].failures, 1, `${name} is not tried again`);
+  assert.equal(
+    tasks.missing.message,
+    'inputs.a.b: ${results.src.json.rows[7].id}: json.rows[7] does not exist; json.rows is a list with 1 element',
+  );
+  for (const name of ['missing', 'scalar', 'absent'])
+    assert.equal(tasks[name].failures, 1, `${name} is not tried again`);
   assert.match(tasks.scalar.message, /results\.src\.json\.n\.more/);
   assert.match(tasks.absent.message, /results\.src\.nothing/);
 });
@@ -454,15 +609,26 @@ scenario('templates: values, texts, deep paths, and errors with the path', async
 // ---- why ----
 
 scenario('why says what each queued task waits for', async (world) => {
-  const cluster = await world.cluster({ workers: 1, slots: 4, settings: { retry_backoff_base_ms: 30000, stuck_task_warn_ms: 300 } });
+  const cluster = await world.cluster({
+    workers: 1,
+    slots: 4,
+    settings: { retry_backoff_base_ms: 30000, stuck_task_warn_ms: 300 },
+  });
   const id = await cluster.submit([
-    sleep('long', 1000000), sleep('after', 1, { depends_on: ['long'] }), fails('bad'), { name: 'dock', executor: 'docker', inputs: {} },
+    sleep('long', 1000000),
+    sleep('after', 1, { depends_on: ['long'] }),
+    fails('bad'),
+    { name: 'dock', executor: 'docker', inputs: {} },
     { name: 'op', executor: 'sleep', inputs: { ms: 1 }, required_custom_ops: ['x'] },
   ]);
   await cluster.reaches(id, 'long', 'running');
   await until('bad has failed', async () => (await cluster.tasks(id)).bad.failures === 1);
   const reasons = await cluster.why(id);
-  const has = (pattern) => assert.ok(reasons.some((reason) => pattern.test(reason)), `${pattern} in ${reasons.join('; ')}`);
+  const has = (pattern) =>
+    assert.ok(
+      reasons.some((reason) => pattern.test(reason)),
+      `${pattern} in ${reasons.join('; ')}`,
+    );
   has(/^waiting for stage 0 \(1 of 1 tasks left\)$/);
   has(/^backoff until /);
   has(/^no live worker has executor 'docker'$/);
@@ -473,28 +639,34 @@ scenario('why says what each queued task waits for', async (world) => {
 
 // ---- drain ----
 
-scenario('a drained worker finishes and takes nothing; a stopped one gives back what it cannot finish', async (world) => {
-  const cluster = await world.cluster({ settings: { drain_timeout_ms: 500 } });
-  const worker = await cluster.startWorker({ id: 'w1', slots: 1 });
-  const file = path.join(world.folder(), 'runs');
-  const id = await cluster.submit([command('long', `echo x >>${file}; [ $(wc -l <${file}) -gt 1 ] || sleep 1000`)]);
-  await cluster.reaches(id, 'long', 'running');
-  assert.equal((await cluster.json('node', 'drain', 'w1')).draining, true);
-  const other = await cluster.submit([sleep('other', 1)]);
-  assert.deepEqual(await until('a reason', () => cluster.why(other)), ['all 1 matching workers are draining']);
-  worker.signal('SIGTERM');
-  assert.deepEqual(await worker.ended, { code: 0, signal: null });
-  await cluster.startWorker({ id: 'w2', slots: 1 });
-  assert.equal((await cluster.end(id)).state, 'succeeded');
-  assert.equal((await cluster.end(other)).state, 'succeeded');
-  const { long } = await cluster.tasks(id);
-  assert.deepEqual([long.attempt, long.failures, long.worker], [2, 0, 'w2'], 'a release counts as no failure');
-});
+scenario(
+  'a drained worker finishes and takes nothing; a stopped one gives back what it cannot finish',
+  async (world) => {
+    const cluster = await world.cluster({ settings: { drain_timeout_ms: 500 } });
+    const worker = await cluster.startWorker({ id: 'w1', slots: 1 });
+    const file = path.join(world.folder(), 'runs');
+    const id = await cluster.submit([command('long', `echo x >>${file}; [ $(wc -l <${file}) -gt 1 ] || sleep 1000`)]);
+    await cluster.reaches(id, 'long', 'running');
+    assert.equal((await cluster.json('node', 'drain', 'w1')).draining, true);
+    const other = await cluster.submit([sleep('other', 1)]);
+    assert.deepEqual(await until('a reason', () => cluster.why(other)), ['all 1 matching workers are draining']);
+    worker.signal('SIGTERM');
+    assert.deepEqual(await worker.ended, { code: 0, signal: null });
+    await cluster.startWorker({ id: 'w2', slots: 1 });
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    assert.equal((await cluster.end(other)).state, 'succeeded');
+    const { long } = await cluster.tasks(id);
+    assert.deepEqual([long.attempt, long.failures, long.worker], [2, 0, 'w2'], 'a release counts as no failure');
+  },
+);
 
 // ---- size ----
 
 scenarioWithEachStore('a fan of 100,000 tasks', { ms: 120000 }, async (world, store) => {
-  const cluster = await world.cluster({ store, settings: { max_concurrent_tasks_per_query: 2000, max_concurrent_tasks_per_worker: 1000 } });
+  const cluster = await world.cluster({
+    store,
+    settings: { max_concurrent_tasks_per_query: 2000, max_concurrent_tasks_per_worker: 1000 },
+  });
   await cluster.startWorker({ id: 'w1', slots: 64 });
   await cluster.startWorker({ id: 'w2', slots: 64 });
   const started = Date.now();
@@ -511,7 +683,8 @@ scenarioWithEachStore('a fan of 100,000 tasks', { ms: 120000 }, async (world, st
 
 scenarioWithEachStore('a chain of 100,000 tasks', { ms: 400000, if: isSoak }, async (world, store) => {
   const cluster = await world.cluster({ store, workers: 1 });
-  const chain = (n) => Array.from({ length: n }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {}));
+  const chain = (n) =>
+    Array.from({ length: n }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {}));
   const started = Date.now();
   const id = await cluster.submit({ tasks: chain(100000) });
   assert.equal((await cluster.end(id)).state, 'succeeded');
@@ -520,16 +693,19 @@ scenarioWithEachStore('a chain of 100,000 tasks', { ms: 400000, if: isSoak }, as
 
 scenario('a chain of 2,000 tasks', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
-  const { state } = await cluster.run(Array.from({ length: 2000 }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {})));
+  const { state } = await cluster.run(
+    Array.from({ length: 2000 }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {})),
+  );
   assert.equal(state, 'succeeded');
 });
 
 scenario('a chain of 100,000 is submitted and canceled in seconds', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
   const started = Date.now();
-  const id = await cluster.submit(Array.from({ length: 100000 }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {})));
+  const id = await cluster.submit(
+    Array.from({ length: 100000 }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {})),
+  );
   await cluster.client.cancel(id);
   assert.equal((await cluster.end(id)).state, 'canceled');
   assert.ok(Date.now() - started < 20000, `${Date.now() - started} ms`);
 });
-

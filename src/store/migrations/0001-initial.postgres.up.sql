@@ -220,11 +220,18 @@ CREATE TABLE capstan.inbox (
     submitted_at timestamptz NOT NULL DEFAULT now()
 );
 
--- SELECT capstan.submit('{"tasks": [...]}') returns the id that the job will have, if the transaction commits.
+-- SELECT capstan.submit('{"tasks": [...]}') returns the id that the job will have, if the transaction commits. A member
+-- "job_id" beside the tasks chooses it.
 CREATE FUNCTION capstan.submit(tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     id text := coalesce(tree ->> 'job_id', gen_random_uuid()::text);
 BEGIN
+    IF id !~ '^[A-Za-z0-9._-]{1,100}$' THEN
+        RAISE EXCEPTION 'job_id: must be 1 to 100 letters, digits, ''.'', ''_'' or ''-''' USING ERRCODE = '22023';
+    END IF;
+    IF jsonb_typeof(tree) = 'object' THEN
+        tree := tree - 'job_id';
+    END IF;
     INSERT INTO capstan.inbox (job_id, tree) VALUES (id, convert_to(tree::text, 'UTF8'));
     PERFORM pg_notify('capstan_inbox', '');
     RETURN id;

@@ -15,13 +15,12 @@
 
 static void start(struct peer *peer, struct settings settings)
 {
-    char url[160];
     struct store *store;
-    snprintf(url, sizeof url, "sqlite:%s/state.db", peer->folder);
-    CHECK_ERR(store_open(url, &store, &peer->e), ERR_OK);
+    CHECK_ERR(store_open(peer->url, &store, &peer->e), ERR_OK);
     CHECK_ERR(store_migrate(store, STORE_NEWEST, &peer->e), ERR_OK);
     store_close(store);
-    struct service_options options = {.store_url = url, .node_id = "n1", .listen = "127.0.0.1:0", .settings = settings};
+    struct service_options options = {
+        .store_url = peer->url, .node_id = "n1", .listen = "127.0.0.1:0", .settings = settings};
     CHECK_ERR(service_start(&options, &peer->service, &peer->e), ERR_OK);
     struct rpc_channel_options channel = {.target = service_address(peer->service)};
     CHECK_ERR(rpc_channel_open(&channel, &peer->channel, &peer->e), ERR_OK);
@@ -54,7 +53,16 @@ void peer_init_with(struct peer *peer, struct settings settings)
     snprintf(peer->folder, sizeof peer->folder, "%s/capstan-service-XXXXXX",
              getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     CHECK(mkdtemp(peer->folder) != NULL);
+    snprintf(peer->url, sizeof peer->url, "sqlite:%s/state.db", peer->folder);
     start(peer, settings);
+}
+
+void peer_init_on(struct peer *peer, const char *store_url)
+{
+    *peer = (struct peer){0};
+    log_setup(LOG_NONE, false);
+    snprintf(peer->url, sizeof peer->url, "%s", store_url);
+    start(peer, settings_default());
 }
 
 void peer_init(struct peer *peer)
@@ -73,11 +81,11 @@ void peer_deinit(struct peer *peer)
     static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "state.db.lock"};
     char path[160];
     stop(peer);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files && peer->folder[0] != '\0'; i++) {
         snprintf(path, sizeof path, "%s/%s", peer->folder, files[i]);
         (void)unlink(path);
     }
-    CHECK_INT(rmdir(peer->folder), 0);
+    CHECK_INT(peer->folder[0] == '\0' ? 0 : rmdir(peer->folder), 0);
     arena_deinit(&peer->arena);
 }
 

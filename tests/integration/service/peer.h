@@ -15,6 +15,7 @@ struct peer {
     struct rpc_channel *channel;
     struct arena arena;
     char folder[128];
+    char url[256];
     struct error e; /* of the last call that failed */
     struct rpc_trailer trailer;
 };
@@ -22,6 +23,8 @@ struct peer {
 /* A coordinator on a SQLite file in a folder of its own, which leads when this returns. */
 void peer_init(struct peer *peer);
 void peer_init_with(struct peer *peer, struct settings settings);
+/* The same on another store. */
+void peer_init_on(struct peer *peer, const char *store_url);
 /* Stops the coordinator and starts another on the same file. */
 void peer_restart(struct peer *peer);
 void peer_deinit(struct peer *peer);

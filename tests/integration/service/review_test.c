@@ -1,11 +1,17 @@
 /* What a hostile client, a slow reader or an unlucky moment could do to the services. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "coordinator/clerk.h"
 #include "service/peer.h"
 #include "test.h"
 
@@ -101,6 +107,44 @@ TEST(large_results_of_many_tasks_are_fetched_in_pieces_of_any_message_size)
     CHECK_STR(tail + 8, "\"}");
     CHECK_STR(peer_results(&p, job, whole), "");
     CHECK_STR(peer_results(&p, job, whole + 1000), "");
+    peer_deinit(&p);
+}
+
+/* One task waits for so much that it can never be told. What it waits for is not even read as a whole. */
+TEST(a_task_whose_parents_left_too_much_fails_and_says_so)
+{
+    enum { N = 20 };
+    struct peer p;
+    struct buf tree = {0};
+    peer_init(&p);
+    peer_register(&p, "w1");
+    buf_text(&tree, "{\"tasks\":[");
+    for (int i = 0; i < N; i++) {
+        buf_format(&tree, "{\"name\":\"a%d\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}},", i);
+    }
+    buf_text(&tree, "{\"name\":\"b\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0},\"depends_on\":[");
+    for (int i = 0; i < N; i++) {
+        buf_format(&tree, "%s\"a%d\"", i == 0 ? "" : ",", i);
+    }
+    buf_text(&tree, "]}]}");
+    const char *job = peer_submit(&p, tree.data);
+    buf_deinit(&tree);
+    const char *result = long_text(&p, LIMIT_INLINE_RESULT_BYTES);
+    for (int n = 0; n < N;) {
+        struct pb_get_task_response *got = peer_poll(&p, "w1", 8, 5000);
+        for (size_t i = 0; i < got->n_tasks; i++, n++) {
+            CHECK_STR(peer_report(&p, "w1", got->tasks[i], SUCCEEDED, result), "");
+        }
+    }
+    CHECK_UINT(peer_poll(&p, "w1", 8, 200)->n_tasks, 0);
+    CHECK_INT(peer_status(&p, job, 10000)->state, CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED);
+    struct pb_list_tasks_request *request = peer_message(&p, PB_LIST_TASKS_REQUEST);
+    struct pb_list_tasks_response *tasks = NULL;
+    request->query_id = arena_strdup(&p.arena, job);
+    request->state = arena_strdup(&p.arena, "failed");
+    CHECK_ERR(peer_call(&p, "ControlPlane/ListTasks", request, PB_LIST_TASKS_RESPONSE, &tasks), ERR_OK);
+    CHECK_UINT(tasks->n_tasks, 1);
+    CHECK(strstr(tasks->tasks[0]->message, "16777216 bytes") != NULL);
     peer_deinit(&p);
 }
 
@@ -258,6 +302,7 @@ TEST(watchers_may_come_and_go_while_events_happen)
 struct sender {
     struct peer *peer;
     enum err err;
+    atomic_bool is_done;
 };
 
 static void *send_large_tree(void *context)
@@ -298,4 +343,105 @@ TEST(a_flood_of_large_requests_is_turned_away_and_small_ones_pass)
     send_large_tree(&last);
     CHECK_ERR(last.err, ERR_INVALID);
     peer_deinit(&p);
+}
+
+/* Results that take long to check: a mebibyte of empty objects each, for tasks that do not exist. */
+static void *send_heavy_reports(void *context)
+{
+    enum { N = 8 };
+    struct sender *sender = context;
+    struct peer own = {.channel = sender->peer->channel};
+    struct pb_report_task_status_request *request = peer_message(&own, PB_REPORT_TASK_STATUS_REQUEST);
+    struct pb_task_report *reports[N];
+    uint8_t token[16] = {1};
+    size_t n = LIMIT_INLINE_RESULT_BYTES / 3 * 3;
+    char *text = arena_alloc(&own.arena, n + 3);
+    for (size_t at = 0; at < n; at += 3) {
+        memcpy(text + at, at == 0 ? "[{}" : ",{}", 3);
+    }
+    text[n - 1] = ']';
+    text[n - 2] = '0';
+    for (int i = 0; i < N; i++) {
+        reports[i] = peer_message(&own, PB_TASK_REPORT);
+        reports[i]->ref = peer_message(&own, PB_ATTEMPT_REF);
+        reports[i]->ref->query_id = arena_strdup(&own.arena, "j");
+        reports[i]->ref->attempt = 1;
+        reports[i]->ref->lease_token.data = token;
+        reports[i]->ref->lease_token.len = sizeof token;
+        reports[i]->state = SUCCEEDED;
+        reports[i]->result_json.data = (uint8_t *)text;
+        reports[i]->result_json.len = n;
+    }
+    request->worker_id = arena_strdup(&own.arena, "w1");
+    request->incarnation = arena_strdup(&own.arena, "i1");
+    request->reports = reports;
+    request->n_reports = N;
+    sender->err = peer_call(&own, "ControlPlane/ReportTaskStatus", request, PB_REPORT_TASK_STATUS_RESPONSE, NULL);
+    atomic_store(&sender->is_done, true);
+    arena_deinit(&own.arena);
+    return NULL;
+}
+
+TEST(reports_that_take_long_to_check_hold_up_nobody_else)
+{
+    struct peer p;
+    struct sender sender = {.peer = &p};
+    pthread_t thread;
+    int64_t longest_ms = 0;
+    peer_init(&p);
+    int64_t began_ms = clock_mono_ms();
+    CHECK_INT(pthread_create(&thread, NULL, send_heavy_reports, &sender), 0);
+    while (!atomic_load(&sender.is_done)) {
+        int64_t asked_ms = clock_mono_ms();
+        struct pb_list_nodes_request *request = peer_message(&p, PB_LIST_NODES_REQUEST);
+        CHECK_ERR(peer_call(&p, "Cluster/ListNodes", request, PB_LIST_NODES_RESPONSE, NULL), ERR_OK);
+        int64_t took_ms = clock_mono_ms() - asked_ms;
+        longest_ms = took_ms > longest_ms ? took_ms : longest_ms;
+    }
+    int64_t whole_ms = clock_mono_ms() - began_ms;
+    pthread_join(thread, NULL);
+    print_message("others waited for %lld of %lld ms\n", (long long)longest_ms, (long long)whole_ms);
+    CHECK_ERR(sender.err, ERR_OK);
+    CHECK(longest_ms < whole_ms / 2);
+    peer_deinit(&p);
+}
+
+/* ---- a silent database ---- */
+
+static void try_store(struct clerk *clerk, void *context)
+{
+    struct store *store = NULL;
+    struct error e = {0};
+    atomic_uint *n_failed = context;
+    if (clerk_store(clerk, &store, &e) == ERR_UNAVAILABLE && e.code == ERR_UNAVAILABLE && e.message[0] != '\0') {
+        atomic_fetch_add(n_failed, 1);
+    }
+}
+
+/* A server that accepts and says nothing. Whoever is in the queue must not wait for it one after the other. */
+TEST(errands_do_not_wait_for_a_silent_database_one_after_the_other)
+{
+    char folder[] = "/tmp/capstan-silent-XXXXXX";
+    char url[128];
+    atomic_uint n_failed = 0;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/.s.PGSQL.5432", folder);
+    snprintf(url, sizeof url, "postgres:///none?host=%s&user=nobody", folder);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(listener >= 0);
+    CHECK_INT(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_INT(listen(listener, 100), 0);
+    int64_t began_ms = clock_mono_ms();
+    struct office *office = office_new(url, 1);
+    for (int i = 0; i < 20; i++) {
+        office_send(office, try_store, &n_failed);
+    }
+    office_free(office); /* does what is in the queue */
+    int64_t took_ms = clock_mono_ms() - began_ms;
+    close(listener);
+    (void)unlink(address.sun_path);
+    CHECK_INT(rmdir(folder), 0);
+    CHECK_UINT(atomic_load(&n_failed), 20);
+    CHECK(took_ms < 20000);
 }

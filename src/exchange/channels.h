@@ -1,0 +1,22 @@
+/*
+ * channels.h - connections to other workers, one for each address, kept while they are of use.
+ *
+ * Ownership: the set belongs to its opener; a channel that is taken is given back. Threads: any.
+ */
+#ifndef CAPSTAN_EXCHANGE_CHANNELS_H
+#define CAPSTAN_EXCHANGE_CHANNELS_H
+
+#include "rpc/rpc.h"
+
+struct exchange_channels;
+
+/* `options` say everything but the target; the texts are copied. */
+struct exchange_channels *exchange_channels_open(const struct rpc_channel_options *options);
+void exchange_channels_close(struct exchange_channels *channels); /* NULL ok; after all are given back */
+
+/* The channel to an address. ERR_INVALID if it is none. */
+MUST_USE enum err exchange_channels_take(struct exchange_channels *channels, const char *address,
+                                         struct rpc_channel **out, struct error *e);
+void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel);
+
+#endif

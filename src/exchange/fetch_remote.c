@@ -1,0 +1,303 @@
+/*
+ * fetch_remote.c - sources on other workers: one thread reads one source at a time.
+ *
+ * The bytes of a partition never change, so a broken stream is opened again at the byte where it broke; what has been
+ * put together by then stays.
+ */
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "exchange/chunk.h"
+#include "exchange/fetch_internal.h"
+#include "exchange/serve.h"
+#include "wire/message.h"
+
+#define BACKOFF_MS 100 /* before the first retry; doubles */
+
+/* One source while it is being read. */
+struct reading {
+    struct exchange_fetch *fetch;
+    struct fetch__source *source;
+    struct rpc_channel *channel;
+    struct ipc_reader *ipc;
+    struct ipc_assembler assembler;
+    uint64_t offset; /* bytes that have been taken */
+    struct buf message;
+    struct arena arena;
+};
+
+static enum err canceled(struct error *e)
+{
+    return error_set(e, ERR_CANCELED, "the fetch was canceled");
+}
+
+/* Under the lock: whether so many bytes more may be held. */
+static bool may_hold(const struct exchange_fetch *fetch, const struct fetch__source *source, uint64_t bytes)
+{
+    if (fetch->counts.held_bytes + bytes <= fetch->options.window_bytes || fetch->counts.held_bytes == 0) {
+        return true;
+    }
+    /* The source that everybody waits for may always go on, or those behind it could fill the window for ever. */
+    return fetch->options.is_ordered && source == &fetch->sources[fetch->current] && list_is_empty(&source->ready);
+}
+
+static enum err hold(struct reading *r, uint64_t bytes, struct error *e)
+{
+    struct exchange_fetch *fetch = r->fetch;
+    struct exchange_fetch_counts *counts = &fetch->counts;
+    pthread_mutex_lock(&fetch->lock);
+    while (!fetch->has_failed && !may_hold(fetch, r->source, bytes)) {
+        pthread_cond_wait(&fetch->changed, &fetch->lock);
+    }
+    bool has_failed = fetch->has_failed;
+    if (!has_failed) {
+        counts->held_bytes += bytes;
+        counts->held_bytes_max =
+            counts->held_bytes > counts->held_bytes_max ? counts->held_bytes : counts->held_bytes_max;
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    return has_failed ? canceled(e) : ERR_OK;
+}
+
+static void let_go(struct exchange_fetch *fetch, uint64_t bytes)
+{
+    pthread_mutex_lock(&fetch->lock);
+    fetch->counts.held_bytes -= bytes;
+    pthread_cond_broadcast(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+}
+
+/* Takes a message: rows go to the consumer. What it held is let go of when they are handed out, or here. */
+static enum err take_message(struct reading *r, struct block *message, struct error *e)
+{
+    struct exchange_fetch *fetch = r->fetch;
+    struct ArrowArray array = {0};
+    bool had_schema = ipc_reader_schema(r->ipc) != NULL;
+    uint64_t bytes = message->n;
+    enum err err = ipc_reader_message(r->ipc, message, 0, message->n, &array, e);
+    block_unref(message);
+    if (err == ERR_OK && !had_schema) {
+        err = fetch__check_schema(fetch, ipc_reader_schema(r->ipc), e);
+    }
+    if (err != ERR_OK || array.release == NULL) {
+        let_go(fetch, bytes);
+        return err;
+    }
+    struct fetch__item *item = mem_calloc(1, sizeof(*item));
+    item->array = array;
+    item->bytes = bytes;
+    pthread_mutex_lock(&fetch->lock);
+    list_push_back(fetch__ready(fetch, r->source), &item->link);
+    pthread_cond_broadcast(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+    return ERR_OK;
+}
+
+/* Takes a chunk's payload. */
+static enum err take_payload(struct reading *r, const uint8_t *bytes, size_t n, struct error *e)
+{
+    uint64_t whole = r->source->is.tally.bytes;
+    if (n > whole - r->offset) {
+        return error_set(e, ERR_DATA_LOSS, "it has more bytes than the %" PRIu64 " that were registered", whole);
+    }
+    while (n > 0 || r->assembler.wants > 0) {
+        struct block *message = NULL;
+        size_t taken = 0;
+        enum err err = ERR_OK;
+        if (r->assembler.wants > 0) {
+            uint64_t start = r->offset - r->assembler.have;
+            if (r->assembler.wants > whole - start) {
+                return error_set(e, ERR_DATA_LOSS, "a message is longer than what was registered");
+            }
+            err = hold(r, r->assembler.wants, e);
+            if (err != ERR_OK) {
+                return err;
+            }
+            ipc_assembler_admit(&r->assembler);
+        }
+        err = ipc_assembler_feed(&r->assembler, bytes, n, &taken, &message, e);
+        bytes += taken;
+        n -= taken;
+        r->offset += taken;
+        if (err == ERR_OK && message != NULL) {
+            err = take_message(r, message, e);
+        }
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+static void make_request(const struct reading *r, struct buf *out)
+{
+    const struct exchange_source *is = &r->source->is;
+    struct arena arena = {0};
+    struct pb_fetch_shuffle_partition_request *request = wire_new(PB_FETCH_SHUFFLE_PARTITION_REQUEST, &arena);
+    request->query_id = (char *)is->key.job;
+    request->stage_id = is->key.stage;
+    request->map_task = is->key.task;
+    request->attempt = is->key.attempt;
+    request->reduce_partition = is->partition;
+    request->offset = r->offset;
+    wire_encode(request, out);
+    arena_deinit(&arena);
+}
+
+/* What the server says of itself stays as it is; everything else that a call can fail with is a broken connection. */
+static enum err broken(struct exchange_fetch *fetch, enum err err, struct error *e)
+{
+    static const bool is_final[] = {[ERR_NOT_FOUND] = true, [ERR_INVALID] = true,   [ERR_DENIED] = true,
+                                    [ERR_DATA_LOSS] = true, [ERR_EXHAUSTED] = true, [ERR_UNAUTHENTICATED] = true,
+                                    [ERR_INTERNAL] = false};
+    pthread_mutex_lock(&fetch->lock);
+    bool is_stopped = fetch->has_failed;
+    pthread_mutex_unlock(&fetch->lock);
+    if (is_stopped) {
+        return canceled(e);
+    }
+    return is_final[err] ? err : error_set(e, ERR_UNAVAILABLE, "%s", e->message);
+}
+
+/* Takes one chunk. */
+static enum err take_chunk(struct reading *r, struct error *e)
+{
+    const uint8_t *payload = NULL;
+    size_t n = 0;
+    arena_reset(&r->arena);
+    enum err err = chunk_payload((const uint8_t *)r->message.data, r->message.n, &r->arena, &payload, &n, e);
+    if (err == ERR_OK) {
+        err = take_payload(r, payload, n, e);
+    }
+    if (err == ERR_OK) {
+        pthread_mutex_lock(&r->fetch->lock);
+        r->fetch->counts.remote_bytes += n;
+        pthread_mutex_unlock(&r->fetch->lock);
+    }
+    return err;
+}
+
+/* Reads on from where it is to the end of the partition. ERR_UNAVAILABLE means that it can be tried again. */
+static enum err read_stream(struct reading *r, struct error *e)
+{
+    struct exchange_fetch *fetch = r->fetch;
+    struct rpc_stream *stream = NULL;
+    struct buf request = {0};
+    bool is_end = false;
+    make_request(r, &request);
+    struct rpc_request call = {
+        .path = EXCHANGE_FETCH_PATH, .bytes = request.data, .n = request.n, .cancel = fetch->cancel};
+    enum err err = rpc_stream_open(r->channel, &call, &stream, e);
+    if (err != ERR_OK) {
+        err = broken(fetch, err, e);
+    }
+    while (err == ERR_OK && !is_end) {
+        err = rpc_stream_next(stream, &r->message, &is_end, NULL, e);
+        if (err != ERR_OK) {
+            err = broken(fetch, err, e);
+        } else if (!is_end) {
+            err = take_chunk(r, e);
+            ASSERT(err != ERR_UNAVAILABLE);
+        }
+    }
+    rpc_stream_close(stream);
+    buf_deinit(&request);
+    return err == ERR_OK ? fetch__check_end(r->source, r->ipc, false, e) : err;
+}
+
+/* Waits before a retry; false if there is no point in it any more. */
+static bool pause_for(struct exchange_fetch *fetch, int64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&fetch->lock);
+    int waited = 0;
+    while (!fetch->has_failed && waited == 0) {
+        waited = pthread_cond_timedwait(&fetch->changed, &fetch->lock, &until);
+    }
+    bool goes_on = !fetch->has_failed;
+    pthread_mutex_unlock(&fetch->lock);
+    return goes_on;
+}
+
+static enum err read_source(struct reading *r, struct error *e)
+{
+    struct exchange_fetch *fetch = r->fetch;
+    uint32_t tries = 0;
+    for (;;) {
+        uint64_t before = r->offset;
+        enum err err = read_stream(r, e);
+        if (err != ERR_UNAVAILABLE) {
+            return err;
+        }
+        tries = r->offset > before ? 0 : tries + 1;
+        if (tries > fetch->options.retries) {
+            return err;
+        }
+        if (!pause_for(fetch, (int64_t)BACKOFF_MS << (tries < 5 ? tries : 5))) {
+            return canceled(e);
+        }
+        pthread_mutex_lock(&fetch->lock);
+        fetch->counts.resumed++;
+        pthread_mutex_unlock(&fetch->lock);
+    }
+}
+
+static void run_source(struct exchange_fetch *fetch, struct fetch__source *source)
+{
+    struct reading r = {.fetch = fetch, .source = source};
+    struct error e = {0};
+    enum err err = exchange_channels_take(fetch->options.channels, source->address, &r.channel, &e);
+    if (err == ERR_OK) {
+        r.ipc = ipc_reader_new(&(struct ipc_reader_options){.needs_checksums = true});
+        err = read_source(&r, &e);
+        exchange_channels_give(fetch->options.channels, r.channel);
+    }
+    if (r.assembler.message != NULL) {
+        let_go(fetch, r.assembler.message->n);
+    }
+    ipc_assembler_deinit(&r.assembler);
+    ipc_reader_free(r.ipc);
+    buf_deinit(&r.message);
+    arena_deinit(&r.arena);
+    if (err != ERR_OK) {
+        e.code = err;
+        fetch__fail(fetch, source, &e);
+        return;
+    }
+    pthread_mutex_lock(&fetch->lock);
+    source->is_done = true;
+    fetch->n_done++;
+    pthread_cond_broadcast(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+}
+
+/* The next source on another worker; NULL: there is none. */
+static struct fetch__source *next_source(struct exchange_fetch *fetch)
+{
+    struct fetch__source *found = NULL;
+    pthread_mutex_lock(&fetch->lock);
+    while (found == NULL && fetch->next_remote < fetch->n_sources && !fetch->has_failed) {
+        struct fetch__source *source = &fetch->sources[fetch->next_remote++];
+        found = source->is.is_local ? NULL : source;
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    return found;
+}
+
+void *fetch__run(void *context)
+{
+    struct exchange_fetch *fetch = context;
+    for (struct fetch__source *source = next_source(fetch); source != NULL; source = next_source(fetch)) {
+        run_source(fetch, source);
+    }
+    return NULL;
+}

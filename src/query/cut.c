@@ -1,0 +1,159 @@
+/* From a plan to a physical plan, or to one task with the reason. */
+#include "query/cut.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "query/cut_internal.h"
+#include "query/physical_internal.h"
+
+#define PARTITION_BYTES_DEFAULT (64ULL * 1024 * 1024)
+
+/* What the plan reads. */
+struct input_total {
+    const struct split_catalog *catalog;
+    uint32_t n_scans; /* of files */
+    uint64_t bytes;
+    uint64_t bytes_max; /* of the largest scan */
+    bool has_other_files;
+};
+
+static bool add_scan(struct plan_node *node, void *context)
+{
+    struct input_total *total = context;
+    if (node->kind == NODE_SCAN && node->as.scan->source == SCAN_PARQUET) {
+        uint64_t bytes = split_total_of(total->catalog, node->as.scan).bytes;
+        total->n_scans++;
+        total->bytes += bytes;
+        total->bytes_max = bytes > total->bytes_max ? bytes : total->bytes_max;
+    }
+    total->has_other_files =
+        total->has_other_files || (node->kind == NODE_SCAN && node->as.scan->source == SCAN_STAND_IN);
+    return true;
+}
+
+static struct physical_plan *single_plan(const struct plan *plan, const char *reason, struct arena *arena)
+{
+    struct physical_plan *physical = arena_zalloc(arena, sizeof *physical);
+    struct physical_stage *stage = arena_zalloc(arena, sizeof *stage);
+    stage->sql = plan->sql;
+    stage->is_deterministic = true;
+    stage->estimate = (struct physical_estimate){.rows = -1, .bytes = -1};
+    stage->what = "the whole query";
+    physical->stages = stage;
+    physical->n_stages = 1;
+    physical->single_reason = arena_strdup(arena, reason);
+    return physical;
+}
+
+/* The ORDER BY that orders the result, if only projections are above it. */
+static const struct plan_node *find_final_order(const struct plan_node *root)
+{
+    const struct plan_node *node = root;
+    while (node->kind == NODE_PROJECTION || (node->kind == NODE_CTE && node->n_children == 2)) {
+        node = node->children[node->n_children - 1];
+    }
+    return node->kind == NODE_ORDER ? node : NULL;
+}
+
+static void choose_sizes(struct cutter *c, const struct input_total *total)
+{
+    const struct cut_options *options = c->options;
+    uint64_t partition_bytes = options->partition_bytes > 0 ? options->partition_bytes : PARTITION_BYTES_DEFAULT;
+    uint64_t slots = options->slots > 0 ? options->slots : 1;
+    uint64_t partitions = options->partitions;
+    if (partitions == 0) {
+        partitions = total->bytes / partition_bytes + 1;
+        partitions = partitions > slots ? slots : partitions;
+        partitions = partitions < 2 ? 2 : partitions;
+    }
+    c->partitions = (uint32_t)(partitions < LIMIT_PARTITIONS ? partitions : LIMIT_PARTITIONS);
+    /* Enough splits for everybody, but none so large that a lost task is a loss, or so small that it is all overhead. */
+    uint64_t tasks = slots > options->partitions ? slots : options->partitions;
+    c->split_bytes = total->bytes_max / tasks;
+    c->split_bytes = c->split_bytes > partition_bytes ? partition_bytes : c->split_bytes;
+    c->split_bytes = c->split_bytes < 1 ? 1 : c->split_bytes;
+    c->broadcast_bytes = options->broadcast_bytes == UINT64_MAX ? INFINITY : (double)options->broadcast_bytes;
+}
+
+static enum err cut_all(struct cutter *c, const struct plan *plan, struct physical_plan **out)
+{
+    struct fragment root;
+    uint32_t last = 0;
+    c->final_order = find_final_order(plan->root);
+    enum err err = cut__node(c, plan->root, &root);
+    if (err == ERR_OK) {
+        struct close_request request = {.exchange = EXCHANGE_RESULT, .result = plan};
+        err = cut__close(c, &root, &request, &last);
+    }
+    if (err == ERR_OK && c->n_stages > LIMIT_PLAN_STAGES) {
+        err = error_set(c->e, ERR_PRECONDITION, "it would have more than %d stages", LIMIT_PLAN_STAGES);
+    }
+    for (uint32_t i = 0; i < c->n_stages && err == ERR_OK; i++) {
+        if (strlen(c->stages[i].sql) > LIMIT_SQL_BYTES) {
+            err = error_set(c->e, ERR_PRECONDITION, "a stage's SQL has more than %d bytes", LIMIT_SQL_BYTES);
+        }
+    }
+    if (err == ERR_OK) {
+        struct physical_plan whole = {.n_stages = c->n_stages, .stages = c->stages};
+        *out = physical__without_unread(&whole, c->arena);
+    }
+    return err;
+}
+
+static void cutter_deinit(struct cutter *c)
+{
+    mem_free(c->stages);
+    mem_free(c->reads);
+    mem_free(c->scans);
+    mem_free(c->ctes.items);
+    mem_free(c->delims.items);
+}
+
+/* Why the query is not worth cutting, or cannot be; NULL if it can. */
+static const char *reason_for_one_task(const struct plan *plan, const struct cut_options *options,
+                                       struct input_total *total, struct arena *arena)
+{
+    if (plan->root == NULL) {
+        return plan->unsupported;
+    }
+    total->catalog = options->catalog;
+    plan_visit(plan->root, add_scan, total);
+    if (total->n_scans == 0) {
+        return total->has_other_files ? "it reads no Parquet files, and others are not split" : "it reads no files";
+    }
+    if (!options->is_forced && total->bytes < options->single_task_bytes) {
+        return arena_format(arena, "its input is small: %" PRIu64 " bytes", total->bytes);
+    }
+    return NULL;
+}
+
+enum err query_cut(const struct plan *plan, const struct cut_options *options, struct arena *arena,
+                   struct physical_plan **out_physical, struct error *e)
+{
+    struct input_total total = {0};
+    struct error why = {0};
+    const char *reason = reason_for_one_task(plan, options, &total, arena);
+    if (reason != NULL) {
+        *out_physical = single_plan(plan, reason, arena);
+        return ERR_OK;
+    }
+    struct cutter c = {
+        .options = options,
+        .arena = arena,
+        .e = &why,
+        .join_rules = options->join_rules != NULL ? options->join_rules : &join_rules_default,
+        .aggregate_rules = options->aggregate_rules != NULL ? options->aggregate_rules : aggregate_rules_default,
+    };
+    choose_sizes(&c, &total);
+    enum err err = cut_all(&c, plan, out_physical);
+    cutter_deinit(&c);
+    if (err == ERR_PRECONDITION) {
+        *out_physical = single_plan(plan, why.message, arena);
+        return ERR_OK;
+    }
+    return err == ERR_OK ? ERR_OK : error_set(e, err, "%s", why.message);
+}

@@ -1,0 +1,241 @@
+/*
+ * Joins. By the table of join.h, a side may be replicated, or both are spread by the keys of the equalities.
+ *
+ * A side that is certainly small is broadcast; one that is certainly large is spread by its keys. In between, estimates
+ * are not to be trusted: both sides are planned to be spread, but the reader is marked so that, once the smaller side has
+ * been written, it can still be read as a whole, and the other side stay where it is (refine.h).
+ */
+#include <math.h>
+
+#include "query/cut_internal.h"
+
+/* Beyond so many times the limit for broadcasts, an estimate is believed. */
+#define ESTIMATE_DOUBT 32
+
+struct join_sides {
+    struct plan_node *node;
+    const struct join *join; /* NULL for a cross product */
+    const struct join_rule *rule;
+    struct fragment left;
+    struct fragment right;
+    uint32_t n_keys; /* the equalities */
+    struct expression **left_keys;
+    struct expression **right_keys;
+};
+
+static void find_keys(struct cutter *c, struct join_sides *s)
+{
+    uint32_t n = s->join == NULL ? 0 : s->join->n_conditions;
+    s->left_keys = arena_zalloc(c->arena, n * sizeof *s->left_keys);
+    s->right_keys = arena_zalloc(c->arena, n * sizeof *s->right_keys);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct join_condition *condition = &s->join->conditions[i];
+        if (condition->comparison == COMPARE_EQUAL || condition->comparison == COMPARE_NOT_DISTINCT) {
+            s->left_keys[s->n_keys] = condition->left;
+            s->right_keys[s->n_keys++] = condition->right;
+        }
+    }
+}
+
+/* Where the left or right child's columns are in the join's output. */
+static uint32_t *output_map(struct cutter *c, const struct join_sides *s, bool is_left)
+{
+    const struct fragment *side = is_left ? &s->left : &s->right;
+    uint32_t n = side->node->n_columns;
+    uint32_t offset = is_left ? 0 : s->join == NULL ? s->left.node->n_columns : s->join->n_left;
+    uint32_t *map = NULL;
+    if (s->join == NULL) {
+        map = arena_zalloc(c->arena, n * sizeof *map);
+        for (uint32_t i = 0; i < n; i++) {
+            map[i] = i + offset;
+        }
+        return map;
+    }
+    bool is_gone = !is_left && (s->join->type == JOIN_SEMI || s->join->type == JOIN_ANTI || s->join->type == JOIN_MARK);
+    map = is_left ? cut__invert(c, s->join->left_map, s->join->n_left, n)
+                  : cut__invert(c, s->join->right_map, is_gone ? 0 : s->join->n_right, n);
+    for (uint32_t i = 0; i < n && !is_left; i++) {
+        map[i] = map[i] == PLAN_NO_COLUMN ? PLAN_NO_COLUMN : map[i] + offset;
+    }
+    return map;
+}
+
+static double rows_max_of(const struct join_sides *s)
+{
+    enum join_type type = s->join == NULL ? JOIN_INNER : s->join->type;
+    if (type == JOIN_SEMI || type == JOIN_ANTI || type == JOIN_MARK || type == JOIN_SINGLE) {
+        return s->left.rows_max;
+    }
+    return type == JOIN_INNER && s->left.rows_max <= 1    ? s->right.rows_max
+           : type == JOIN_INNER && s->right.rows_max <= 1 ? s->left.rows_max
+                                                          : INFINITY;
+}
+
+/* The join over its sides as they are now. Spread and tasks are those of `main`, by the columns that come out. */
+static void finish(struct cutter *c, const struct join_sides *s, const struct fragment *main, struct fragment *out)
+{
+    struct plan_node *children[2] = {s->left.node, s->right.node};
+    struct plan_node *node = plan_node_with_children(c->arena, s->node, children, 2);
+    if (node->kind == NODE_JOIN) {
+        node->as.join->is_delim = false;
+    }
+    *out = *main;
+    out->node = node;
+    out->rows = s->node->rows_estimated;
+    out->rows_max = rows_max_of(s);
+    if (main->spread == SPREAD_HASH) {
+        bool is_left = main == &s->left;
+        uint32_t *map = output_map(c, s, is_left);
+        cut__set_hashed(out, cut__remap_keys(c, main->keys, map, main->node->n_columns));
+    }
+}
+
+static bool is_hashed_on(const struct fragment *f, const uint32_t *columns, uint32_t n)
+{
+    for (const struct key_set *set = f->spread == SPREAD_HASH ? f->keys : NULL; set != NULL && columns != NULL;
+         set = set->next) {
+        bool is_same = set->n == n;
+        for (uint32_t i = 0; i < n && is_same; i++) {
+            is_same = set->columns[i] == columns[i];
+        }
+        if (is_same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which side could turn out to be small enough to be broadcast: 1 the right one, 0 the left one, -1 none. */
+static int doubtful_side(const struct cutter *c, const struct join_sides *s)
+{
+    double limit = c->broadcast_bytes * ESTIMATE_DOUBT;
+    double left = s->rule->may_replicate_left ? cut__bytes(&s->left) : INFINITY;
+    double right = s->rule->may_replicate_right ? cut__bytes(&s->right) : INFINITY;
+    bool may_right = s->rule->may_replicate_right && right <= limit;
+    bool may_left = s->rule->may_replicate_left && left <= limit;
+    if (c->broadcast_bytes <= 0) {
+        return -1;
+    }
+    return may_right && (!may_left || right <= left) ? 1 : may_left ? 0 : -1;
+}
+
+static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct fragment *out)
+{
+    const uint32_t *left_columns = cut__ref_columns(c, s->left_keys, s->n_keys);
+    const uint32_t *right_columns = cut__ref_columns(c, s->right_keys, s->n_keys);
+    bool moves_left = !is_hashed_on(&s->left, left_columns, s->n_keys);
+    bool moves_right = !is_hashed_on(&s->right, right_columns, s->n_keys);
+    bool may_choose = moves_left && moves_right && !cut__is_one(&s->left) && !cut__is_one(&s->right);
+    int small = may_choose ? doubtful_side(c, s) : -1;
+    enum err err = ERR_OK;
+    if (moves_left) {
+        err = cut__shuffle(c, &s->left, s->left_keys, s->n_keys, &s->left);
+    }
+    if (err == ERR_OK && moves_right) {
+        err = cut__shuffle(c, &s->right, s->right_keys, s->n_keys, &s->right);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct key_set *keys = NULL;
+    uint32_t *map = output_map(c, s, true);
+    if (s->rule->keeps_left && left_columns != NULL) {
+        keys = cut__remap_keys(c, cut__key_set(c, left_columns, s->n_keys, NULL), map, s->left.node->n_columns);
+    }
+    map = output_map(c, s, false);
+    if (s->rule->keeps_right && right_columns != NULL) {
+        const struct key_set *more =
+            cut__remap_keys(c, cut__key_set(c, right_columns, s->n_keys, NULL), map, s->right.node->n_columns);
+        keys = more == NULL ? keys : cut__key_set(c, more->columns, more->n, keys);
+    }
+    finish(c, s, &s->left, out);
+    cut__set_hashed(out, keys);
+    out->reads_partitions = true;
+    out->has_splits = false;
+    out->choice = NULL;
+    if (small >= 0) {
+        struct fragment_choice *choice = arena_zalloc(c->arena, sizeof *choice);
+        choice->small = cut__stage_of(c, small == 1 ? s->right.node : s->left.node);
+        choice->large = cut__stage_of(c, small == 1 ? s->left.node : s->right.node);
+        out->choice = choice;
+    }
+    return ERR_OK;
+}
+
+/* Sends the right side (or the left one) to all tasks of the other. */
+static enum err join_by_broadcast(struct cutter *c, struct join_sides *s, bool is_right, struct fragment *out)
+{
+    struct fragment *small = is_right ? &s->right : &s->left;
+    enum err err = cut__broadcast(c, small, small);
+    if (err == ERR_OK) {
+        finish(c, s, is_right ? &s->left : &s->right, out);
+    }
+    return err;
+}
+
+static enum err join_in_one_task(struct cutter *c, struct join_sides *s, struct fragment *out)
+{
+    enum err err = cut__gather(c, &s->left, &s->left);
+    if (err == ERR_OK) {
+        err = cut__gather(c, &s->right, &s->right);
+    }
+    if (err == ERR_OK) {
+        finish(c, s, &s->left, out);
+    }
+    return err;
+}
+
+static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragment *out)
+{
+    const struct join_rule *rule = s->rule;
+    if (cut__is_one(&s->left) && cut__is_one(&s->right)) {
+        finish(c, s, s->left.spread == SPREAD_SINGLE ? &s->left : &s->right, out);
+        return ERR_OK;
+    }
+    if (s->right.spread == SPREAD_REPLICATED && rule->may_replicate_right) {
+        finish(c, s, &s->left, out);
+        return ERR_OK;
+    }
+    if (s->left.spread == SPREAD_REPLICATED && rule->may_replicate_left) {
+        finish(c, s, &s->right, out);
+        return ERR_OK;
+    }
+    bool may_hash = join_may_hash(rule, s->join);
+    double right_bytes = cut__bytes_max(&s->right);
+    double left_bytes = cut__bytes_max(&s->left);
+    bool wants_right = rule->may_replicate_right && (right_bytes <= c->broadcast_bytes || !may_hash);
+    bool wants_left = rule->may_replicate_left && (left_bytes <= c->broadcast_bytes || !may_hash);
+    if (wants_right && wants_left && !cut__is_one(&s->left) && !cut__is_one(&s->right)) {
+        return join_by_broadcast(c, s, cut__bytes(&s->right) <= cut__bytes(&s->left), out);
+    }
+    if (wants_right && !cut__is_one(&s->left)) {
+        return join_by_broadcast(c, s, true, out);
+    }
+    if (wants_left && !cut__is_one(&s->right)) {
+        return join_by_broadcast(c, s, false, out);
+    }
+    if (may_hash) {
+        return join_by_hash(c, s, out);
+    }
+    return join_in_one_task(c, s, out);
+}
+
+enum err cut__join(struct cutter *c, struct plan_node *node, struct fragment *out)
+{
+    struct join_sides s = {.node = node, .join = node->kind == NODE_JOIN ? node->as.join : NULL};
+    s.rule = join_rule_of(c->join_rules, s.join);
+    enum err err = ERR_OK;
+    if (s.join != NULL && s.join->is_delim) {
+        err = cut__delim_sides(c, node, &s.left, &s.right);
+    } else {
+        err = cut__node(c, node->children[0], &s.left);
+        if (err == ERR_OK) {
+            err = cut__node(c, node->children[1], &s.right);
+        }
+    }
+    if (err == ERR_OK) {
+        find_keys(c, &s);
+        err = join_sides(c, &s, out);
+    }
+    return err;
+}

@@ -1,0 +1,51 @@
+/*
+ * plan_sql.h - changes to a parsed statement: constants for parameters, other tables for files.
+ *
+ * The statement is the JSON that DuckDB's json_serialize_sql() writes and json_deserialize_sql() reads. It is written
+ * again with the changes; what is not changed is copied as it is, since DuckDB wants all of its fields back.
+ *
+ * Ownership: text is appended to the caller's buffer. Threads: any.
+ */
+#ifndef CAPSTAN_QUERY_PLAN_SQL_H
+#define CAPSTAN_QUERY_PLAN_SQL_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/json.h"
+
+/*
+ * Asked for every file that DuckDB cannot write into a plan, as SELECT * FROM it in the same JSON. Returns true and
+ * appends the argument of the stand-in, or false to leave the file as it is.
+ */
+typedef bool plan_sql_stand_in_fn(void *context, const char *select_json, struct buf *out_argument);
+
+struct plan_sql_changes {
+    const struct json *params;      /* an array or an object; NULL: none */
+    plan_sql_stand_in_fn *stand_in; /* NULL: files stay */
+    void *context;
+};
+
+/* What came of it. */
+struct plan_sql_outcome {
+    bool has_params;
+    bool has_stand_ins;
+};
+
+/* Writes the statement again. ERR_INVALID if a parameter has no value, or one that SQL does not take. */
+MUST_USE enum err plan_sql_rewrite(const struct json *statement, const struct plan_sql_changes *changes,
+                                   struct buf *out, struct plan_sql_outcome *out_outcome, struct error *e);
+
+/* Calls `table` with the name of each table without a schema that the statement reads, often more than once. */
+typedef void plan_sql_table_fn(void *context, const char *name);
+void plan_sql_tables(const struct json *statement, plan_sql_table_fn *table, void *context);
+
+/* How a file is read. */
+enum source_format { SOURCE_PARQUET, SOURCE_CSV, SOURCE_JSON };
+
+/* By its ending; false if that says nothing. */
+bool plan_sql_format(const char *path, enum source_format *out);
+
+#endif

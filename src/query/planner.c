@@ -1,0 +1,500 @@
+/*
+ * planner.c - from SQL to a plan; planner.h says how.
+ *
+ * Optimizers that are off while planning, and why:
+ * - column_lifetime, build_side_probe_side: they turn joins round and drop columns, for this machine's memory only
+ * - compressed_materialization, late_materialization: they put functions and row ids into the plan that mean nothing
+ *   elsewhere
+ * - join_filter_pushdown, row_group_pruner: they point from one node into another
+ * - top_n_window_elimination, window_self_join, common_aggregate: they make aggregates that cannot be written as SQL
+ * - sampling_pushdown: it hides samples inside of scans
+ * The fragments are optimized again where they run. Statistics stay on: without them DuckDB cannot bind some plans.
+ */
+#include "query/planner.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "duck/duck.h"
+#include "query/plan_read.h"
+#include "query/plan_sql.h"
+#include "query/unparse.h"
+
+#define OPTIMIZERS_OFF                                                                                                 \
+    "column_lifetime,compressed_materialization,late_materialization,build_side_probe_side,join_filter_pushdown,"      \
+    "top_n_window_elimination,window_self_join,sampling_pushdown,row_group_pruner,common_aggregate"
+
+/* Sometimes DuckDB cannot write a plan that fewer optimizers have seen. */
+#define OPTIMIZERS_OFF_MINIMAL "column_lifetime,compressed_materialization"
+
+/* What a CSV or JSON file is taken to have while nobody has counted. */
+#define STAND_IN_ROWS 100000
+
+struct planner {
+    struct duck *duck;
+    struct duck_connection *connection;
+};
+
+/* One call of query_plan. */
+struct planning {
+    struct planner *planner;
+    struct arena *arena;
+    const struct planner_table *tables;
+    uint32_t n_tables;
+    bool *is_used;        /* by table */
+    struct json *parsed;  /* the statement */
+    struct json *params;  /* NULL: none */
+    struct buf planned;   /* what is planned: with parameters and stand-ins */
+    struct buf statement; /* the same without stand-ins: what one task would run */
+    struct plan *plan;
+};
+
+enum err planner_open(struct planner **out, struct error *e)
+{
+    /* It only reads metadata; what it may use of memory is for the statistics of many files. */
+    struct duck_options options = {
+        .threads = 2, .memory_bytes_max = UINT64_C(512) * 1024 * 1024, .disabled_optimizers = OPTIMIZERS_OFF};
+    struct planner *planner = mem_calloc(1, sizeof(*planner));
+    enum err err = duck_open(&options, &planner->duck, e);
+    if (err == ERR_OK) {
+        err = duck_connect(planner->duck, &planner->connection, e);
+    }
+    if (err != ERR_OK) {
+        planner_close(planner);
+        return err;
+    }
+    *out = planner;
+    return ERR_OK;
+}
+
+void planner_close(struct planner *planner)
+{
+    if (planner == NULL) {
+        return;
+    }
+    duck_disconnect(planner->connection);
+    duck_close(planner->duck);
+    mem_free(planner);
+}
+
+void planner_interrupt(struct planner *planner)
+{
+    duck_interrupt(planner->connection);
+}
+
+/* Rows of texts. */
+
+struct text_rows {
+    planner_row_fn *row;
+    void *context;
+};
+
+static enum err hand_on(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    const struct text_rows *rows = context;
+    const char **texts = mem_calloc(n, sizeof(char *));
+    for (uint32_t i = 0; i < n; i++) {
+        texts[i] = values[i].bytes;
+    }
+    enum err err = rows->row(rows->context, texts, n, e);
+    mem_free(texts);
+    return err;
+}
+
+enum err planner_rows(struct planner *planner, const char *sql, planner_row_fn *row, void *context, struct error *e)
+{
+    struct text_rows rows = {.row = row, .context = context};
+    return duck_rows(planner->connection, sql, NULL, 0, hand_on, &rows, e);
+}
+
+static enum err keep_text(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    UNUSED(e);
+    if (n > 0 && values[0].bytes != NULL) {
+        buf_append(context, values[0].bytes, values[0].n);
+    }
+    return ERR_OK;
+}
+
+/* The one text that `sql` yields for the argument. */
+static enum err ask(struct planner *planner, const char *sql, const char *argument, size_t n, struct buf *out,
+                    struct error *e)
+{
+    struct duck_text arg = {.bytes = argument, .n = n};
+    buf_reset(out);
+    buf_text(out, "");
+    return duck_rows(planner->connection, sql, &arg, 1, keep_text, out, e);
+}
+
+/* Named data sets. */
+
+static void note_table(void *context, const char *name)
+{
+    struct planning *p = context;
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        p->is_used[i] = p->is_used[i] || strcasecmp(p->tables[i].name, name) == 0;
+    }
+}
+
+/* read_parquet('source') and its like. */
+static enum err write_source(struct buf *sql, const struct planner_table *table, bool *out_has_stand_in,
+                             struct error *e)
+{
+    static const struct {
+        const char *name;
+        const char *function;
+    } formats[] = {
+        [SOURCE_PARQUET] = {"parquet", "read_parquet"},
+        [SOURCE_CSV] = {"csv", "read_csv"},
+        [SOURCE_JSON] = {"json", "read_json"},
+    };
+    enum source_format format = SOURCE_PARQUET;
+    if (table->format == NULL || table->format[0] == '\0') {
+        (void)plan_sql_format(table->source, &format);
+    } else {
+        size_t i = 0;
+        while (i < ARRAY_LEN(formats) && strcmp(formats[i].name, table->format) != 0) {
+            i++;
+        }
+        if (i == ARRAY_LEN(formats)) {
+            return error_set(e, ERR_INVALID, "the data set '%s' has the unknown format '%s'", table->name,
+                             table->format);
+        }
+        format = (enum source_format)i;
+    }
+    buf_format(sql, "%s(", formats[format].function);
+    sql_write_text(sql, table->source, strlen(table->source));
+    buf_char(sql, ')');
+    *out_has_stand_in = format != SOURCE_PARQUET;
+    return ERR_OK;
+}
+
+static enum err create_view(struct planning *p, const struct planner_table *table, struct error *e)
+{
+    struct duck_connection *connection = p->planner->connection;
+    struct buf source = {0};
+    struct buf sql = {0};
+    bool has_stand_in = false;
+    enum err err = write_source(&source, table, &has_stand_in, e);
+    if (err == ERR_OK && has_stand_in) {
+        err = duck_add_source(connection, source.data, source.data, STAND_IN_ROWS, e);
+    }
+    if (err == ERR_OK) {
+        buf_text(&sql, "CREATE OR REPLACE TEMP VIEW ");
+        sql_write_name(&sql, table->name);
+        buf_text(&sql, " AS SELECT * FROM ");
+        if (has_stand_in) {
+            buf_text(&sql, PLAN_STAND_IN "(");
+            sql_write_text(&sql, source.data, source.n);
+            buf_char(&sql, ')');
+        } else {
+            buf_text(&sql, source.data);
+        }
+        err = duck_run(connection, sql.data, e);
+    }
+    buf_deinit(&source);
+    buf_deinit(&sql);
+    return err;
+}
+
+static enum err create_views(struct planning *p, struct error *e)
+{
+    enum err err = ERR_OK;
+    p->is_used = arena_zalloc(p->arena, p->n_tables * sizeof(bool));
+    plan_sql_tables(p->parsed, note_table, p);
+    for (uint32_t i = 0; err == ERR_OK && i < p->n_tables; i++) {
+        if (p->is_used[i]) {
+            err = create_view(p, &p->tables[i], e);
+        }
+    }
+    return err;
+}
+
+static void drop_views(struct planning *p)
+{
+    for (uint32_t i = 0; p->is_used != NULL && i < p->n_tables; i++) {
+        if (p->is_used[i]) {
+            struct buf sql = {0};
+            buf_text(&sql, "DROP VIEW IF EXISTS temp.");
+            sql_write_name(&sql, p->tables[i].name);
+            enum err err = duck_run(p->planner->connection, sql.data, NULL);
+            UNUSED(err); /* the next query that uses the name replaces the view */
+            buf_deinit(&sql);
+        }
+    }
+}
+
+/* The statement, without views: named data sets become CTEs around it. */
+static enum err write_task_sql(struct planning *p, struct buf *out, struct error *e)
+{
+    bool is_first = true;
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; err == ERR_OK && p->is_used != NULL && i < p->n_tables; i++) {
+        bool has_stand_in = false;
+        if (!p->is_used[i]) {
+            continue;
+        }
+        buf_text(out, is_first ? "WITH " : ", ");
+        is_first = false;
+        sql_write_name(out, p->tables[i].name);
+        buf_text(out, " AS NOT MATERIALIZED (SELECT * FROM ");
+        err = write_source(out, &p->tables[i], &has_stand_in, e);
+        buf_char(out, ')');
+    }
+    buf_text(out, is_first ? "" : " SELECT * FROM (");
+    buf_append(out, p->statement.data, p->statement.n);
+    buf_text(out, is_first ? "" : ")");
+    return err;
+}
+
+/* Parsing and rewriting. */
+
+/* A file in the statement: it becomes a stand-in if it can be read by itself. */
+static bool add_stand_in(void *context, const char *select_json, struct buf *out_argument)
+{
+    struct planning *p = context;
+    struct buf select = {0};
+    bool is_added = false;
+    if (ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", select_json, strlen(select_json), &select, NULL) ==
+        ERR_OK) {
+        buf_format(out_argument, "(%s)", select.data);
+        is_added = duck_add_source(p->planner->connection, out_argument->data, out_argument->data, STAND_IN_ROWS,
+                                   NULL) == ERR_OK;
+    }
+    buf_deinit(&select);
+    return is_added;
+}
+
+static enum err parse(struct planning *p, const char *sql, const char *params_json, struct error *e)
+{
+    struct buf text = {0};
+    enum err err = ERR_OK;
+    if (params_json != NULL && params_json[0] != '\0') {
+        err = json_parse(params_json, strlen(params_json), &p->params, e);
+        if (err != ERR_OK) {
+            (void)error_set(e, ERR_INVALID, "the parameters are not JSON: %s", e != NULL ? e->message : "");
+            goto out;
+        }
+    }
+    err = ask(p->planner, "SELECT json_serialize_sql($1::VARCHAR)", sql, strlen(sql), &text, e);
+    if (err == ERR_OK) {
+        err = json_parse_with_nan(text.data, text.n, &p->parsed, e);
+    }
+out:
+    buf_deinit(&text);
+    return err;
+}
+
+/* DuckDB puts statements other than SELECT, and what it cannot parse, into the same answer. */
+static enum err check_parsed(struct planning *p, bool *out_is_select, struct error *e)
+{
+    const char *type = json_text(json_get(p->parsed, "error_type"), NULL);
+    const char *text = json_text(json_get(p->parsed, "error_message"), NULL);
+    *out_is_select = !json_bool(json_get(p->parsed, "error"));
+    if (!*out_is_select) {
+        if (type != NULL && strcmp(type, "not implemented") == 0) {
+            return ERR_OK;
+        }
+        return error_set(e, ERR_INVALID, "%s", text != NULL ? text : "the statement cannot be parsed");
+    }
+    size_t n = json_count(json_get(p->parsed, "statements"));
+    return n == 1 ? ERR_OK : error_set(e, ERR_INVALID, "one statement is expected, not %zu", n);
+}
+
+static enum err write_back(struct planning *p, const struct buf *json, struct buf *out, struct error *e)
+{
+    return ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", json->data, json->n, out, e);
+}
+
+/* Fills `planned` and `statement`. Text that needs no change stays as the user wrote it. */
+static enum err rewrite(struct planning *p, const char *sql, struct error *e)
+{
+    struct buf json = {0};
+    struct plan_sql_outcome outcome = {0};
+    struct plan_sql_changes changes = {.params = p->params};
+    bool has_views = false;
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        has_views = has_views || p->is_used[i];
+    }
+    enum err err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
+    if (err == ERR_OK && (outcome.has_params || has_views)) {
+        err = write_back(p, &json, &p->statement, e);
+    } else {
+        buf_text(&p->statement, sql);
+    }
+    changes.stand_in = add_stand_in;
+    changes.context = p;
+    buf_reset(&json);
+    if (err == ERR_OK) {
+        err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
+    }
+    if (err == ERR_OK && outcome.has_stand_ins) {
+        err = write_back(p, &json, &p->planned, e);
+    } else {
+        buf_append(&p->planned, p->statement.data, p->statement.n);
+    }
+    buf_deinit(&json);
+    return err;
+}
+
+/* Planning. */
+
+struct described {
+    struct planning *planning;
+    uint32_t cap;
+};
+
+static enum err add_column(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    struct described *described = context;
+    struct plan *plan = described->planning->plan;
+    struct arena *arena = described->planning->arena;
+    if (n < 2 || values[0].bytes == NULL || values[1].bytes == NULL) {
+        return error_set(e, ERR_INTERNAL, "DuckDB describes a column without name and type");
+    }
+    if (plan->n_columns == described->cap) {
+        described->cap = described->cap == 0 ? 16 : described->cap * 2;
+        struct plan_column *columns = arena_alloc(arena, described->cap * sizeof(*columns));
+        if (plan->n_columns > 0) {
+            memcpy(columns, plan->columns, plan->n_columns * sizeof(*columns));
+        }
+        plan->columns = columns;
+    }
+    plan->columns[plan->n_columns++] = (struct plan_column){.name = arena_strdup(arena, values[0].bytes),
+                                                            .type = arena_strdup(arena, values[1].bytes)};
+    return ERR_OK;
+}
+
+/* Binds the statement, and so finds what is wrong with it. */
+static enum err describe(struct planning *p, struct error *e)
+{
+    struct described described = {.planning = p};
+    struct buf sql = {0};
+    buf_text(&sql, "DESCRIBE ");
+    buf_append(&sql, p->planned.data, p->planned.n);
+    enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, add_column, &described, e);
+    buf_deinit(&sql);
+    return err;
+}
+
+/* Errors that mean that DuckDB is at fault or gone, rather than that the plan cannot be used. */
+static bool is_fatal(enum err err)
+{
+    return err == ERR_CANCELED || err == ERR_EXHAUSTED;
+}
+
+static enum err read_plan(struct planning *p, struct error *e)
+{
+    struct buf json = {0};
+    struct plan_node *root = NULL;
+    struct buf sql = {0};
+    enum err err = ask(p->planner, "SELECT json_serialize_plan($1::VARCHAR, optimize := true)", p->planned.data,
+                       p->planned.n, &json, e);
+    if (err == ERR_OK && json.n == 0) {
+        err = error_set(e, ERR_PRECONDITION, "a constant that DuckDB cannot write into a plan");
+    }
+    if (err == ERR_OK) {
+        err = plan_read(json.data, json.n, p->arena, &root, e);
+    }
+    if (err == ERR_OK && root->n_columns != p->plan->n_columns) {
+        err = error_set(e, ERR_PRECONDITION, "the plan has other columns than the statement");
+    }
+    if (err == ERR_OK) {
+        err = unparse_result(&sql, root, p->plan->columns, p->plan->n_columns, e);
+    }
+    if (err == ERR_OK) {
+        p->plan->root = root;
+    }
+    buf_deinit(&json);
+    buf_deinit(&sql);
+    return err;
+}
+
+static enum err set_optimizers(struct planner *planner, const char *off, struct error *e)
+{
+    struct buf sql = {0};
+    buf_format(&sql, "SET disabled_optimizers = '%s'", off);
+    enum err err = duck_run(planner->connection, sql.data, e);
+    buf_deinit(&sql);
+    return err;
+}
+
+/* Once more with nearly all optimizers, if the first plan cannot be used; its reason counts. */
+static enum err read_plan_twice(struct planning *p, struct error *e)
+{
+    struct error reason = {0};
+    struct error second = {0};
+    enum err err = read_plan(p, &reason);
+    if (err != ERR_OK && !is_fatal(err)) {
+        err = set_optimizers(p->planner, OPTIMIZERS_OFF_MINIMAL, &second);
+        if (err == ERR_OK) {
+            err = read_plan(p, &second);
+        }
+        enum err reset = set_optimizers(p->planner, OPTIMIZERS_OFF, e);
+        if (reset != ERR_OK) {
+            return reset;
+        }
+    }
+    if (is_fatal(err)) {
+        return error_set(e, err, "%s", second.code != ERR_OK ? second.message : reason.message);
+    }
+    if (err != ERR_OK) {
+        p->plan->unsupported = arena_strdup(p->arena, reason.message);
+    }
+    return ERR_OK;
+}
+
+static enum err plan_select(struct planning *p, const char *sql, struct error *e)
+{
+    struct buf task_sql = {0};
+    enum err err = create_views(p, e);
+    if (err == ERR_OK) {
+        err = rewrite(p, sql, e);
+    }
+    if (err == ERR_OK) {
+        err = describe(p, e);
+    }
+    if (err == ERR_OK) {
+        err = read_plan_twice(p, e);
+    }
+    if (err == ERR_OK) {
+        err = write_task_sql(p, &task_sql, e);
+    }
+    if (err == ERR_OK) {
+        p->plan->sql = arena_strdup(p->arena, task_sql.data);
+    }
+    buf_deinit(&task_sql);
+    drop_views(p);
+    duck_forget_sources(p->planner->connection);
+    return err;
+}
+
+enum err query_plan(struct planner *planner, const char *sql, const char *params_json,
+                    const struct planner_table *tables, uint32_t n_tables, struct arena *arena, struct plan **out_plan,
+                    struct error *e)
+{
+    bool is_select = false;
+    struct planning p = {.planner = planner, .arena = arena, .tables = tables, .n_tables = n_tables};
+    p.plan = arena_zalloc(arena, sizeof(*p.plan));
+    enum err err = parse(&p, sql, params_json, e);
+    if (err == ERR_OK) {
+        err = check_parsed(&p, &is_select, e);
+    }
+    if (err == ERR_OK && is_select) {
+        err = plan_select(&p, sql, e);
+    } else if (err == ERR_OK) {
+        p.plan->unsupported = "it is not a SELECT";
+        p.plan->sql = arena_strdup(arena, sql);
+    }
+    if (err == ERR_OK) {
+        *out_plan = p.plan;
+    }
+    json_free(p.parsed);
+    json_free(p.params);
+    buf_deinit(&p.planned);
+    buf_deinit(&p.statement);
+    return err;
+}

@@ -1,0 +1,243 @@
+/* Plans that go on with actual sizes. */
+#include "query/refine.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "query/physical_internal.h"
+
+static void *copy_array(struct arena *arena, const void *items, uint32_t n, size_t size)
+{
+    return arena_copy(arena, items, n * size);
+}
+
+/* A copy that can be changed; texts are shared. */
+static struct physical_plan *copy_plan(const struct physical_plan *plan, struct arena *arena)
+{
+    struct physical_plan *copy = arena_zalloc(arena, sizeof *copy);
+    *copy = *plan;
+    copy->stages = copy_array(arena, plan->stages, plan->n_stages, sizeof *plan->stages);
+    for (uint32_t i = 0; i < copy->n_stages; i++) {
+        struct physical_stage *stage = &copy->stages[i];
+        stage->inputs = copy_array(arena, stage->inputs, stage->n_inputs, sizeof *stage->inputs);
+        stage->splits = copy_array(arena, stage->splits, stage->n_splits, sizeof *stage->splits);
+    }
+    return copy;
+}
+
+static struct physical_input *find_input(struct physical_stage *stage, uint32_t from)
+{
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        if (stage->inputs[i].stage == from && !stage->inputs[i].is_whole) {
+            return &stage->inputs[i];
+        }
+    }
+    ASSERT(false);
+    return NULL;
+}
+
+/* The names of inputs that leave the stage empty, as positions in the inputs of another stage. */
+static uint32_t take_empty_if(const struct physical_stage *from, const struct physical_stage *to, uint32_t *out,
+                              uint32_t n)
+{
+    for (uint32_t i = 0; i < from->n_empty_if; i++) {
+        for (uint32_t k = 0; k < to->n_inputs; k++) {
+            if (strcmp(to->inputs[k].name, from->inputs[from->empty_if[i]].name) == 0) {
+                out[n++] = k;
+            }
+        }
+    }
+    return n;
+}
+
+static bool is_empty_with(const struct physical_stage *stage, const char *name)
+{
+    for (uint32_t i = 0; i < stage->n_empty_if; i++) {
+        if (strcmp(stage->inputs[stage->empty_if[i]].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Makes the large side's SQL a part of the reader's: WITH i3 AS (…) in front of it, in place of the input i3. What that
+ * side reads, the reader reads now.
+ */
+static void take_in(struct physical_plan *plan, uint32_t reader, struct arena *arena)
+{
+    struct physical_stage *stage = &plan->stages[reader];
+    const struct physical_stage *large = &plan->stages[stage->choice.large];
+    const struct physical_input taken = *find_input(stage, stage->choice.large);
+    struct physical_stage merged = *stage;
+    struct buf sql = {0};
+    buf_format(&sql, "WITH \"%s\" AS (%s) SELECT * FROM (%s)", taken.name, large->sql, stage->sql);
+    merged.sql = arena_strdup(arena, sql.data);
+    buf_deinit(&sql);
+    merged.inputs = arena_zalloc(arena, (stage->n_inputs + large->n_inputs) * sizeof *merged.inputs);
+    merged.n_inputs = 0;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        struct physical_input input = stage->inputs[i];
+        input.is_whole = true; /* all that was read by partition: the small side */
+        if (strcmp(input.name, taken.name) != 0) {
+            merged.inputs[merged.n_inputs++] = input;
+        }
+    }
+    for (uint32_t i = 0; i < large->n_inputs; i++) {
+        merged.inputs[merged.n_inputs++] = large->inputs[i];
+    }
+    merged.n_splits = large->n_splits;
+    merged.splits = large->splits;
+    merged.is_deterministic = stage->is_deterministic && large->is_deterministic;
+    merged.choice = large->choice;
+    merged.n_groups = 0;
+    merged.empty_if = arena_zalloc(arena, (stage->n_empty_if + large->n_empty_if) * sizeof *merged.empty_if);
+    merged.n_empty_if = take_empty_if(stage, &merged, merged.empty_if, 0);
+    if (is_empty_with(stage, taken.name)) {
+        merged.n_empty_if = take_empty_if(large, &merged, merged.empty_if, merged.n_empty_if);
+    }
+    merged.what = arena_format(arena, "%s\n%s:\n%s", stage->what, taken.name, large->what);
+    *stage = merged;
+}
+
+/* Whether any other input of the reader is read by partition, which the large side's tasks could not do. */
+static bool has_other_partitions(const struct physical_stage *stage)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        n += stage->inputs[i].is_whole ? 0 : 1;
+    }
+    return n != 2;
+}
+
+static void choose(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at, struct arena *arena)
+{
+    struct physical_stage *stage = &plan->stages[at];
+    /* A stage that is taken in may bring a choice of its own, which can be made as well. */
+    while (stage->choice.is_open && sizes[stage->choice.small].is_finished) {
+        bool is_small = sizes[stage->choice.small].bytes <= stage->choice.bytes_max;
+        bool has_started = sizes[at].is_finished || sizes[stage->choice.large].is_finished;
+        if (is_small && !has_started && !has_other_partitions(stage)) {
+            take_in(plan, at, arena);
+        } else {
+            stage->choice.is_open = false;
+        }
+    }
+}
+
+static bool will_be_empty(const struct physical_stage *stage, const struct stage_size *sizes)
+{
+    for (uint32_t i = 0; i < stage->n_empty_if; i++) {
+        const struct stage_size *size = &sizes[stage->inputs[stage->empty_if[i]].stage];
+        if (size->is_finished && size->rows == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One task is enough, and it need not read. */
+static void make_empty(struct physical_plan *plan, uint32_t at, struct arena *arena)
+{
+    struct physical_stage *stage = &plan->stages[at];
+    stage->choice.is_open = false;
+    if (stage->n_splits > 0) {
+        /* One split for each scan would be needed for its columns; the others say which files these are. */
+        for (uint32_t i = 0; i < stage->n_splits; i++) {
+            stage->splits[i].is_empty = true;
+        }
+        uint32_t n = 1;
+        for (uint32_t i = 1; i < stage->n_splits; i++) {
+            if (stage->splits[i].scan != stage->splits[n - 1].scan) {
+                stage->splits[n++] = stage->splits[i];
+            }
+        }
+        stage->n_splits = n;
+        return;
+    }
+    uint32_t tasks = physical_tasks(plan, at);
+    if (tasks > 1) {
+        stage->groups = arena_zalloc(arena, sizeof *stage->groups);
+        stage->groups[0] = (struct physical_group){.first = 0, .last = tasks - 1};
+        stage->n_groups = 1;
+    }
+}
+
+/* Bytes that partition `partition` of all inputs has; false if some are not known. */
+static bool bytes_of_partition(const struct physical_stage *stage, const struct stage_size *sizes, uint32_t partition,
+                               uint64_t *out)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct stage_size *size = &sizes[stage->inputs[i].stage];
+        if (stage->inputs[i].is_whole) {
+            continue;
+        }
+        if (!size->is_finished || partition >= size->n_partitions) {
+            return false;
+        }
+        bytes += size->partition_bytes[partition];
+    }
+    *out = bytes;
+    return true;
+}
+
+/* Whether several partitions may be one task's: others must not count on which task has which rows. */
+static bool may_group(const struct physical_plan *plan, const struct physical_stage *stage)
+{
+    if (stage->n_splits > 0 || stage->n_groups > 0 || stage->choice.is_open ||
+        stage->output.exchange == EXCHANGE_FORWARD || strstr(stage->sql, "{{task}}") != NULL) {
+        return false;
+    }
+    UNUSED(plan);
+    return true;
+}
+
+static void group_partitions(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at,
+                             uint64_t bytes_wanted, struct arena *arena)
+{
+    struct physical_stage *stage = &plan->stages[at];
+    uint32_t n = physical_tasks(plan, at);
+    if (n < 2 || !may_group(plan, stage)) {
+        return;
+    }
+    struct physical_group *groups = arena_zalloc(arena, n * sizeof *groups);
+    uint32_t n_groups = 0;
+    uint64_t bytes_in_group = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = 0;
+        if (!bytes_of_partition(stage, sizes, i, &bytes)) {
+            return;
+        }
+        if (n_groups > 0 && bytes_in_group + bytes <= bytes_wanted) {
+            groups[n_groups - 1].last = i;
+            bytes_in_group += bytes;
+        } else {
+            groups[n_groups++] = (struct physical_group){.first = i, .last = i};
+            bytes_in_group = bytes;
+        }
+    }
+    if (n_groups < n) {
+        stage->groups = groups;
+        stage->n_groups = n_groups;
+    }
+}
+
+struct physical_plan *query_refine(const struct physical_plan *plan, const struct stage_size *sizes,
+                                   const struct refine_options *options, struct arena *arena)
+{
+    struct physical_plan *next = copy_plan(plan, arena);
+    for (uint32_t i = 0; i < next->n_stages; i++) {
+        if (sizes[i].is_finished) {
+            continue;
+        }
+        choose(next, sizes, i, arena);
+        if (will_be_empty(&next->stages[i], sizes)) {
+            make_empty(next, i, arena);
+        } else if (options->partition_bytes > 0) {
+            group_partitions(next, sizes, i, options->partition_bytes, arena);
+        }
+    }
+    return physical__without_unread(next, arena);
+}

@@ -1,0 +1,316 @@
+#include "query/runner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "query/explain.h"
+#include "query/physical.h"
+#include "query/refine.h"
+
+#define BYTES_PER_ROW 100 /* what a row counts as, where a size is needed */
+
+enum err runner_open(struct runner *runner, struct error *e)
+{
+    struct duck_options options = {.threads = 2, .memory_bytes_max = 2000000000};
+    enum err err = duck_open(&options, &runner->duck, e);
+    if (err == ERR_OK) {
+        err = duck_connect(runner->duck, &runner->connection, e);
+    }
+    if (err == ERR_OK) {
+        err = planner_open(&runner->planner, e);
+    }
+    return err;
+}
+
+void runner_close(struct runner *runner)
+{
+    planner_close(runner->planner);
+    duck_disconnect(runner->connection);
+    duck_close(runner->duck);
+    *runner = (struct runner){0};
+}
+
+enum err run_whole(struct runner *runner, const char *sql, struct table *out, struct error *e)
+{
+    return table_append(out, runner->connection, sql, e);
+}
+
+/* One run of a plan. Sizes are by stage id, which stays when the plan is refined. */
+struct run {
+    struct runner *runner;
+    const struct run_options *options;
+    struct arena *arena;
+    const struct physical_plan *plan;
+    struct stage_size *sizes;
+    uint32_t *n_tasks; /* of finished stages */
+    uint32_t n_ids;
+    struct run_facts *facts;
+    struct table *out;
+    struct error *e;
+};
+
+static struct stage_size *size_of(const struct run *run, uint32_t stage)
+{
+    return &run->sizes[run->plan->stages[stage].id];
+}
+
+/* What one task reads of one input: a view over tables of the stage's tasks. */
+static enum err make_input(struct run *run, const struct physical_input *input, struct physical_group group)
+{
+    const struct physical_stage *from = &run->plan->stages[input->stage];
+    bool has_column = exchange_is_partitioned(from->output.exchange);
+    struct buf sql = {0};
+    buf_format(&sql, "CREATE OR REPLACE TEMP VIEW \"%s\" AS ", input->name);
+    for (uint32_t i = 0; i < run->n_tasks[from->id]; i++) {
+        buf_format(&sql, "%sSELECT *%s FROM s%" PRIu32 "_t%" PRIu32, i == 0 ? "" : " UNION ALL ",
+                   has_column ? " EXCLUDE (" PHYSICAL_PARTITION_COLUMN ")" : "", from->id, i);
+        if (!input->is_whole) {
+            buf_format(&sql, " WHERE " PHYSICAL_PARTITION_COLUMN " BETWEEN %" PRIu32 " AND %" PRIu32, group.first,
+                       group.last);
+        }
+    }
+    enum err err = duck_run(run->runner->connection, sql.data, run->e);
+    buf_deinit(&sql);
+    return err;
+}
+
+static enum err run_task(struct run *run, uint32_t stage, uint32_t task)
+{
+    const struct physical_stage *s = &run->plan->stages[stage];
+    struct physical_group group = physical_task_group(run->plan, stage, task);
+    struct buf sql = {0};
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < s->n_inputs && err == ERR_OK; i++) {
+        err = make_input(run, &s->inputs[i], group);
+    }
+    bool is_result = s->output.exchange == EXCHANGE_RESULT;
+    if (!is_result) {
+        buf_format(&sql, "CREATE OR REPLACE TEMP TABLE s%" PRIu32 "_t%" PRIu32 " AS ", s->id, task);
+    }
+    if (err == ERR_OK) {
+        err = physical_task_sql(&sql, run->plan, stage, task, run->e);
+    }
+    if (err == ERR_OK) {
+        err = is_result ? table_append(run->out, run->runner->connection, sql.data, run->e)
+                        : duck_run(run->runner->connection, sql.data, run->e);
+    }
+    if (err != ERR_OK && run->e != NULL) {
+        char message[1500];
+        snprintf(message, sizeof message, "%s", run->e->message);
+        err = error_set(run->e, err, "stage %" PRIu32 ", task %" PRIu32 ": %s\n  in: %.2000s", s->id, task, message,
+                        sql.data == NULL ? "" : sql.data);
+    }
+    buf_deinit(&sql);
+    return err;
+}
+
+struct counts {
+    uint64_t *bytes;
+    uint32_t n;
+    uint64_t rows;
+    bool is_outside; /* a row belongs to a partition that there is not */
+};
+
+static enum err add_count(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    struct counts *counts = context;
+    int64_t partition = -1;
+    int64_t rows = 0;
+    (void)n;
+    if (!num_parse_int(values[1].bytes, &rows)) {
+        return error_set(e, ERR_INTERNAL, "no count");
+    }
+    counts->rows += (uint64_t)rows;
+    if (counts->n == 0) {
+        return ERR_OK;
+    }
+    if (values[0].bytes == NULL || !num_parse_int(values[0].bytes, &partition) || partition < 0 ||
+        partition >= (int64_t)counts->n) {
+        return error_set(e, ERR_INTERNAL, "a row belongs to partition %s of %u",
+                         values[0].bytes == NULL ? "NULL" : values[0].bytes, (unsigned)counts->n);
+    }
+    counts->bytes[partition] += (uint64_t)rows * BYTES_PER_ROW;
+    return ERR_OK;
+}
+
+/* Counts what a stage has written, by partition. */
+static enum err measure(struct run *run, uint32_t stage)
+{
+    const struct physical_stage *s = &run->plan->stages[stage];
+    struct counts counts = {.n = s->output.partitions};
+    enum err err = ERR_OK;
+    counts.bytes = arena_zalloc(run->arena, (counts.n + 1) * sizeof *counts.bytes);
+    for (uint32_t i = 0; i < run->n_tasks[s->id] && err == ERR_OK && s->output.exchange != EXCHANGE_RESULT; i++) {
+        struct buf sql = {0};
+        buf_format(&sql, "SELECT %s AS p, count(*) FROM s%" PRIu32 "_t%" PRIu32 " GROUP BY p",
+                   counts.n > 0 ? PHYSICAL_PARTITION_COLUMN : "0", s->id, i);
+        err = duck_rows(run->runner->connection, sql.data, NULL, 0, add_count, &counts, run->e);
+        buf_deinit(&sql);
+    }
+    *size_of(run, stage) = (struct stage_size){.is_finished = true,
+                                               .rows = counts.rows,
+                                               .bytes = counts.rows * BYTES_PER_ROW,
+                                               .n_partitions = counts.n,
+                                               .partition_bytes = counts.bytes};
+    return err;
+}
+
+static void refine(struct run *run)
+{
+    struct stage_size *sizes = arena_zalloc(run->arena, run->plan->n_stages * sizeof *sizes);
+    struct refine_options options = {.partition_bytes = run->options->refine_bytes};
+    for (uint32_t i = 0; i < run->plan->n_stages; i++) {
+        sizes[i] = *size_of(run, i);
+    }
+    const struct physical_plan *next = query_refine(run->plan, sizes, &options, run->arena);
+    run->facts->n_choices += next->n_stages < run->plan->n_stages ? 1 : 0;
+    run->plan = next;
+}
+
+/* A stage that can be run now; PHYSICAL_NO_STAGE if there is none. */
+static uint32_t next_stage(const struct run *run)
+{
+    for (uint32_t i = 0; i < run->plan->n_stages; i++) {
+        const struct physical_stage *stage = &run->plan->stages[i];
+        bool is_ready = !size_of(run, i)->is_finished;
+        is_ready = is_ready && !(run->options->is_refined && physical_is_waiting(run->plan, i));
+        for (uint32_t k = 0; k < stage->n_inputs && is_ready; k++) {
+            is_ready = size_of(run, stage->inputs[k].stage)->is_finished;
+        }
+        if (is_ready) {
+            return i;
+        }
+    }
+    return PHYSICAL_NO_STAGE;
+}
+
+static enum err run_stage(struct run *run, uint32_t stage)
+{
+    const struct physical_stage *s = &run->plan->stages[stage];
+    uint32_t n = physical_tasks(run->plan, stage);
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        err = run_task(run, stage, i);
+    }
+    run->n_tasks[s->id] = n;
+    run->facts->n_grouped += s->n_groups > 0 ? 1 : 0;
+    run->facts->n_empty += s->n_splits > 0 && s->splits[0].is_empty ? 1 : 0;
+    if (s->n_splits > run->facts->n_tasks_max) {
+        run->facts->n_tasks_max = s->n_splits;
+    }
+    return err == ERR_OK ? measure(run, stage) : err;
+}
+
+static enum err drop_tables(struct run *run)
+{
+    enum err err = ERR_OK;
+    for (uint32_t id = 0; id < run->n_ids && err == ERR_OK; id++) {
+        for (uint32_t i = 0; i < run->n_tasks[id]; i++) {
+            char sql[64];
+            snprintf(sql, sizeof sql, "DROP TABLE IF EXISTS s%" PRIu32 "_t%" PRIu32, id, i);
+            err = duck_run(run->runner->connection, sql, run->e);
+        }
+    }
+    return err;
+}
+
+static enum err run_stages(struct run *run)
+{
+    enum err err = ERR_OK;
+    uint32_t stage = 0;
+    uint32_t n_run = 0;
+    while (err == ERR_OK && (stage = next_stage(run)) != PHYSICAL_NO_STAGE) {
+        bool is_result = run->plan->stages[stage].output.exchange == EXCHANGE_RESULT;
+        err = run_stage(run, stage);
+        n_run++;
+        if (err == ERR_OK && is_result) {
+            run->facts->n_stages = n_run;
+            return drop_tables(run);
+        }
+        if (err == ERR_OK && run->options->is_refined) {
+            refine(run);
+        }
+    }
+    enum err ignored = drop_tables(run);
+    (void)ignored;
+    return err != ERR_OK ? err : error_set(run->e, ERR_INTERNAL, "no stage can be run, but there is no result");
+}
+
+static bool is_ordered(const struct plan_node *node)
+{
+    while (node != NULL) {
+        if (node->kind == NODE_ORDER || node->kind == NODE_TOP_N) {
+            return true;
+        }
+        bool goes_on = node->kind == NODE_PROJECTION || node->kind == NODE_LIMIT || node->kind == NODE_CTE;
+        node = goes_on ? node->children[node->n_children - 1] : NULL;
+    }
+    return false;
+}
+
+/* Plans and cuts. The plan that is handed out has been written as text and read again. */
+static enum err prepare(struct runner *runner, const char *sql, const struct cut_options *options, struct arena *arena,
+                        struct physical_plan **out, bool *out_is_ordered, struct error *e)
+{
+    struct plan *plan = NULL;
+    struct split_catalog *catalog = NULL;
+    struct physical_plan *cut = NULL;
+    struct cut_options with_catalog = *options;
+    struct buf text = {0};
+    enum err err = query_plan(runner->planner, sql, NULL, runner->tables, runner->n_tables, arena, &plan, e);
+    if (err == ERR_OK && plan->root != NULL) {
+        err = split_catalog_load(runner->planner, plan->root, arena, &catalog, e);
+    }
+    if (err == ERR_OK) {
+        with_catalog.catalog = catalog;
+        *out_is_ordered = plan->root != NULL && is_ordered(plan->root);
+        err = query_cut(plan, &with_catalog, arena, &cut, e);
+    }
+    if (err == ERR_OK) {
+        physical_write(&text, cut);
+        err = physical_read(text.data, text.n, arena, out, NULL, e);
+    }
+    buf_deinit(&text);
+    return err;
+}
+
+enum err run_cut(struct runner *runner, const char *sql, const struct run_options *options, struct table *out,
+                 struct run_facts *out_facts, struct error *e)
+{
+    struct arena arena = {0};
+    struct physical_plan *plan = NULL;
+    *out_facts = (struct run_facts){0};
+    enum err err = prepare(runner, sql, &options->cut, &arena, &plan, &out_facts->is_ordered, e);
+    if (err == ERR_OK) {
+        struct run run = {.runner = runner, .options = options, .arena = &arena, .plan = plan, .facts = out_facts};
+        for (uint32_t i = 0; i < plan->n_stages; i++) {
+            run.n_ids = plan->stages[i].id >= run.n_ids ? plan->stages[i].id + 1 : run.n_ids;
+        }
+        run.sizes = arena_zalloc(&arena, run.n_ids * sizeof *run.sizes);
+        run.n_tasks = arena_zalloc(&arena, run.n_ids * sizeof *run.n_tasks);
+        run.out = out;
+        run.e = e;
+        out_facts->is_single = plan->single_reason != NULL;
+        snprintf(out_facts->reason, sizeof out_facts->reason, "%s", out_facts->is_single ? plan->single_reason : "");
+        err = run_stages(&run);
+    }
+    arena_deinit(&arena);
+    return err;
+}
+
+enum err run_explain(struct runner *runner, const char *sql, const struct cut_options *options, struct buf *out,
+                     struct error *e)
+{
+    struct arena arena = {0};
+    struct physical_plan *plan = NULL;
+    bool ordered = false;
+    enum err err = prepare(runner, sql, options, &arena, &plan, &ordered, e);
+    if (err == ERR_OK) {
+        explain_write(out, plan);
+    }
+    arena_deinit(&arena);
+    return err;
+}

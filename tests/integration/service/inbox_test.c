@@ -1,0 +1,111 @@
+/* Jobs that an application leaves in the database, in transactions of its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "integration/postgres/server.h"
+#include "service/peer.h"
+#include "test.h"
+
+#define TREE "{\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}}]}"
+
+static bool is_known(struct peer *p, const char *job_id)
+{
+    struct pb_get_query_status_request *request = peer_message(p, PB_GET_QUERY_STATUS_REQUEST);
+    request->query_id = arena_strdup(&p->arena, job_id);
+    return peer_call(p, "ControlPlane/GetQueryStatus", request, PB_GET_QUERY_STATUS_RESPONSE, NULL) == ERR_OK;
+}
+
+static void await_job(struct peer *p, const char *job_id)
+{
+    int64_t until_ms = clock_mono_ms() + 30000;
+    while (!is_known(p, job_id)) {
+        CHECK(clock_mono_ms() < until_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+static void leave(const struct server *server, const char *before, const char *job_id, const char *after)
+{
+    char sql[512];
+    snprintf(
+        sql, sizeof sql,
+        "%s SELECT capstan.submit('{\"job_id\":\"%s\",\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\",\"inputs\":"
+        "{\"ms\":0}}]}'); %s",
+        before, job_id, after);
+    free(server_sql(server, sql));
+}
+
+TEST(a_job_left_in_a_transaction_runs_if_that_commits_and_only_then)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url);
+    peer_register(&p, "w1");
+    leave(&server, "BEGIN;", "rolled-back", "ROLLBACK;");
+    leave(&server, "BEGIN;", "committed", "COMMIT;");
+    await_job(&p, "committed");
+    CHECK(!is_known(&p, "rolled-back"));
+    CHECK_STR(peer_report(&p, "w1", peer_take(&p, "w1", "a"), CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED, ""), "");
+    CHECK_INT(peer_status(&p, "committed", 10000)->state, CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED);
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.inbox"), 0);
+    peer_deinit(&p);
+    server_remove(&server);
+}
+
+TEST(a_tree_that_is_not_valid_becomes_a_failed_job_and_holds_up_nobody)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url);
+    free(server_sql(&server,
+                    "SELECT capstan.submit('{\"job_id\":\"bad\",\"tasks\":[{\"name\":\"a\"},{\"name\":\"a\"}]}')"));
+    leave(&server, "", "good", "");
+    await_job(&p, "good");
+    await_job(&p, "bad");
+    const struct pb_query_status *status = peer_status(&p, "bad", 0);
+    CHECK_INT(status->state, CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED);
+    CHECK(strstr(status->message, "executor") != NULL);
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.inbox"), 0);
+    peer_deinit(&p);
+    server_remove(&server);
+}
+
+TEST(what_was_left_while_nobody_led_is_taken_by_the_next_leader)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url); /* makes the schema */
+    peer_deinit(&p);
+    leave(&server, "", "first", "");
+    free(server_sql(&server,
+                    "SELECT count(capstan.submit('" TREE "')) FROM generate_series(1, 250)")); /* several looks */
+    leave(&server, "", "last", "");
+    peer_init_on(&p, server.url);
+    await_job(&p, "first");
+    await_job(&p, "last");
+    int64_t until_ms = clock_mono_ms() + 30000;
+    while (server_number(&server, "SELECT count(*) FROM capstan.inbox") > 0) {
+        CHECK(clock_mono_ms() < until_ms);
+    }
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.jobs"), 252);
+    peer_deinit(&p);
+    server_remove(&server);
+}
+
+TEST(a_job_id_that_is_none_is_refused_in_the_transaction)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url);
+    CHECK(server_try(&server, "SELECT capstan.submit('{\"job_id\":\"a b\",\"tasks\":[]}')") != 0);
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.inbox"), 0);
+    peer_deinit(&p);
+    server_remove(&server);
+}
