@@ -96,8 +96,40 @@ void service__ListJobs(struct exchange *exchange)
     office_send(exchange->service->readers, list_jobs, exchange);
 }
 
-/* A page of tasks has at most so many bytes of results; the rest are left out, and results of one task can be asked for. */
+/* A page of tasks has at most so many bytes of results, and ends where they do not fit any more. */
 #define PAGE_RESULT_BYTES (8 * 1024 * 1024)
+
+static bool has_result(const struct row_task *task)
+{
+    return task->result_bytes > 0 && task->state == TASK_SUCCEEDED;
+}
+
+/* How many of the tasks fit into one page with their results: at least one. */
+static uint32_t count_fitting(const struct page *page)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < page->n_rows; i++) {
+        const struct row_task *task = (const struct row_task *)(const void *)page->rows[i];
+        bytes += has_result(task) ? task->result_bytes : 0;
+        if (bytes > PAGE_RESULT_BYTES && i > 0) {
+            return i;
+        }
+    }
+    return page->n_rows;
+}
+
+/* A page; if its results are too large, a shorter one. */
+static enum err read_tasks(struct store *store, struct task_query *query, struct arena *arena, struct page *out,
+                           struct error *e)
+{
+    enum err err = store_tasks(store, query, arena, out, e);
+    uint32_t n = err == ERR_OK ? count_fitting(out) : 0;
+    if (err == ERR_OK && n < out->n_rows) {
+        query->limit = n;
+        err = store_tasks(store, query, arena, out, e);
+    }
+    return err;
+}
 
 static enum err add_results(struct clerk *clerk, struct store *store, const char *job_id, const struct page *page,
                             struct pb_list_tasks_response *response, struct arena *arena, struct error *e)
@@ -109,8 +141,8 @@ static enum err add_results(struct clerk *clerk, struct store *store, const char
     size_t bytes = 0;
     for (uint32_t i = 0; i < page->n_rows; i++) {
         const struct row_task *task = (const struct row_task *)(const void *)page->rows[i];
-        bytes += task->result_bytes;
-        if (task->result_bytes > 0 && task->state == TASK_SUCCEEDED && bytes <= PAGE_RESULT_BYTES) {
+        bytes += has_result(task) ? task->result_bytes : 0;
+        if (has_result(task) && bytes <= PAGE_RESULT_BYTES) { /* more if they have just changed */
             digests[n] = task->result;
             places[n++] = i;
         }
@@ -143,7 +175,7 @@ static void list_tasks(struct clerk *clerk, void *context)
         err = clerk_store(clerk, &store, &e);
     }
     if (err == ERR_OK) {
-        err = name_page(clerk_note(clerk, store_tasks(store, &query, arena, &page, &e)), &e);
+        err = name_page(clerk_note(clerk, read_tasks(store, &query, arena, &page, &e)), &e);
     }
     if (err == ERR_OK && page.n_rows == 0 && query.after == NULL) {
         const char *job_id = message->query_id;

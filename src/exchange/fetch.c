@@ -142,10 +142,10 @@ void exchange_fetch_close(struct exchange_fetch *fetch)
 
 /* ---- failing ---- */
 
-/* Whether the map output is to blame, and not this reader, its limits, or somebody who wants it to stop. */
+/* Whether the map output is to blame, and not this reader or somebody who wants it to stop. */
 static bool is_lost(enum err err)
 {
-    return err != ERR_CANCELED && err != ERR_EXHAUSTED && err != ERR_DENIED && err != ERR_UNAUTHENTICATED;
+    return err != ERR_CANCELED && err != ERR_DENIED && err != ERR_UNAUTHENTICATED;
 }
 
 /* Under the lock. */
@@ -220,8 +220,12 @@ enum err fetch__check_schema(struct exchange_fetch *fetch, const struct ArrowSch
     return err;
 }
 
-enum err fetch__check_end(const struct fetch__source *source, const struct ipc_reader *ipc, bool was_trusted,
-                          struct error *e)
+enum err fetch__damaged(enum err err, struct error *e)
+{
+    return err == ERR_OK ? ERR_OK : error_set(e, ERR_DATA_LOSS, "%s", e->message);
+}
+
+enum err fetch__check_end(const struct fetch__source *source, const struct ipc_reader *ipc, struct error *e)
 {
     const struct ipc_tally *is = ipc_reader_tally(ipc);
     const struct ipc_tally *expected = &source->is.tally;
@@ -229,7 +233,7 @@ enum err fetch__check_end(const struct fetch__source *source, const struct ipc_r
         return error_set(e, ERR_DATA_LOSS, "it is cut off");
     }
     if (is->bytes != expected->bytes || is->rows != expected->rows || is->batches != expected->batches ||
-        (!was_trusted && is->checksum != expected->checksum)) {
+        is->checksum != expected->checksum) {
         return error_set(e, ERR_DATA_LOSS,
                          "it has %" PRIu64 " bytes, %" PRIu64 " rows, %" PRIu64 " batches and checksum %016" PRIx64
                          ", but %" PRIu64 ", %" PRIu64 ", %" PRIu64 " and %016" PRIx64 " were registered",

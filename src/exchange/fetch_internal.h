@@ -34,7 +34,6 @@ struct fetch__local {
     uint8_t *chunk;
     size_t n_chunk;
     size_t taken;
-    bool was_trusted;
 };
 
 struct exchange_fetch {
@@ -72,8 +71,10 @@ void fetch__fail(struct exchange_fetch *fetch, const struct fetch__source *sourc
 MUST_USE enum err fetch__check_schema(struct exchange_fetch *fetch, const struct ArrowSchema *schema, struct error *e);
 
 /* Whether a source that has ended is what was registered. */
-MUST_USE enum err fetch__check_end(const struct fetch__source *source, const struct ipc_reader *ipc, bool was_trusted,
-                                   struct error *e);
+MUST_USE enum err fetch__check_end(const struct fetch__source *source, const struct ipc_reader *ipc, struct error *e);
+
+/* Whatever is wrong with a message, to a reader it means that the map output is lost: a flipped bit can look as anything. */
+MUST_USE enum err fetch__damaged(enum err err, struct error *e);
 
 /* Where a source's items wait. */
 struct list *fetch__ready(struct exchange_fetch *fetch, struct fetch__source *source);

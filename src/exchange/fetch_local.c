@@ -17,7 +17,8 @@ void fetch__local_close(struct fetch__local *local)
 }
 
 /* The next message, NULL at the end of the partition; and whether it was in memory all the time. */
-static enum err next_message(struct fetch__local *local, struct block **out, bool *out_is_trusted, struct error *e)
+static enum err next_message(struct fetch__local *local, uint64_t bytes_max, struct block **out, bool *out_is_trusted,
+                             struct error *e)
 {
     *out_is_trusted = false;
     *out = NULL;
@@ -36,11 +37,15 @@ static enum err next_message(struct fetch__local *local, struct block **out, boo
                 return err;
             }
         }
+        if (local->assembler.wants > bytes_max) {
+            return error_set(e, ERR_DATA_LOSS, "a message is longer than what was registered");
+        }
         if (local->assembler.wants > 0) {
             ipc_assembler_admit(&local->assembler);
         }
         err = ipc_assembler_feed(&local->assembler, local->chunk + local->taken, local->n_chunk - local->taken, &taken,
                                  out, e);
+        err = fetch__damaged(err, e);
         if (err != ERR_OK) {
             return err;
         }
@@ -71,18 +76,17 @@ static enum err step(struct exchange_fetch *fetch, const struct fetch__source *s
     struct block *message = NULL;
     bool is_trusted = false;
     bool had_schema = ipc_reader_schema(local->ipc) != NULL;
-    enum err err = next_message(local, &message, &is_trusted, e);
+    enum err err = next_message(local, source->is.tally.bytes, &message, &is_trusted, e);
     if (err != ERR_OK) {
         return err;
     }
     if (message == NULL) {
         *out_end = true;
-        return fetch__check_end(source, local->ipc, local->was_trusted, e);
+        return fetch__check_end(source, local->ipc, e);
     }
-    local->was_trusted = local->was_trusted || is_trusted;
     ipc_reader_trust(local->ipc, is_trusted);
     size_t n = message->n;
-    err = ipc_reader_message(local->ipc, message, 0, n, out, e);
+    err = fetch__damaged(ipc_reader_message(local->ipc, message, 0, n, out, e), e);
     block_unref(message);
     if (err == ERR_OK && !had_schema) {
         err = fetch__check_schema(fetch, ipc_reader_schema(local->ipc), e);

@@ -76,7 +76,7 @@ static enum err take_message(struct reading *r, struct block *message, struct er
     struct ArrowArray array = {0};
     bool had_schema = ipc_reader_schema(r->ipc) != NULL;
     uint64_t bytes = message->n;
-    enum err err = ipc_reader_message(r->ipc, message, 0, message->n, &array, e);
+    enum err err = fetch__damaged(ipc_reader_message(r->ipc, message, 0, message->n, &array, e), e);
     block_unref(message);
     if (err == ERR_OK && !had_schema) {
         err = fetch__check_schema(fetch, ipc_reader_schema(r->ipc), e);
@@ -117,7 +117,7 @@ static enum err take_payload(struct reading *r, const uint8_t *bytes, size_t n, 
             }
             ipc_assembler_admit(&r->assembler);
         }
-        err = ipc_assembler_feed(&r->assembler, bytes, n, &taken, &message, e);
+        err = fetch__damaged(ipc_assembler_feed(&r->assembler, bytes, n, &taken, &message, e), e);
         bytes += taken;
         n -= taken;
         r->offset += taken;
@@ -149,9 +149,8 @@ static void make_request(const struct reading *r, struct buf *out)
 /* What the server says of itself stays as it is; everything else that a call can fail with is a broken connection. */
 static enum err broken(struct exchange_fetch *fetch, enum err err, struct error *e)
 {
-    static const bool is_final[] = {[ERR_NOT_FOUND] = true, [ERR_INVALID] = true,   [ERR_DENIED] = true,
-                                    [ERR_DATA_LOSS] = true, [ERR_EXHAUSTED] = true, [ERR_UNAUTHENTICATED] = true,
-                                    [ERR_INTERNAL] = false};
+    static const bool is_final[] = {[ERR_NOT_FOUND] = true, [ERR_INVALID] = true,         [ERR_DENIED] = true,
+                                    [ERR_DATA_LOSS] = true, [ERR_UNAUTHENTICATED] = true, [ERR_INTERNAL] = false};
     pthread_mutex_lock(&fetch->lock);
     bool is_stopped = fetch->has_failed;
     pthread_mutex_unlock(&fetch->lock);
@@ -204,7 +203,7 @@ static enum err read_stream(struct reading *r, struct error *e)
     }
     rpc_stream_close(stream);
     buf_deinit(&request);
-    return err == ERR_OK ? fetch__check_end(r->source, r->ipc, false, e) : err;
+    return err == ERR_OK ? fetch__check_end(r->source, r->ipc, e) : err;
 }
 
 /* Waits before a retry; false if there is no point in it any more. */

@@ -95,7 +95,7 @@ MUST_USE enum err ipc_reader_message(struct ipc_reader *reader, struct block *bl
 
 /*
  * Whether the messages that follow were written by this very process and kept in its memory: then neither checksums nor
- * rows are checked, and the tally's checksum says nothing any more.
+ * rows are checked.
  */
 void ipc_reader_trust(struct ipc_reader *reader, bool is_trusted);
 

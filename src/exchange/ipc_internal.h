@@ -66,7 +66,7 @@ struct ipc__message {
     uint8_t type;
     const uint8_t *body;
     size_t body_bytes;
-    uint64_t checksum; /* as it was computed */
+    uint64_t checksum; /* as it was computed; of a trusted message, as it says */
     bool has_checksum;
     bool is_end;
 };
