@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "coordinator/coordinator.h"
 #include "script.h"
 
@@ -26,6 +27,7 @@ struct lane {
     enum phase phase;
     uint32_t n_waiting; /* answers that have not come */
     uint32_t width;
+    enum drive_manner manner;
     struct arena arena;
     struct attempt_ref refs[WIDTH_MAX];
     uint32_t n_refs;
@@ -121,6 +123,22 @@ static void join(struct lane *lane)
     await(lane);
 }
 
+/* An input of 64 bytes, other ones for every job. */
+static void add_input(struct request *request, struct stage_spec *stage)
+{
+    const struct cmd_submit *submit = &request->command.u.submit;
+    struct task_spec *task = arena_zalloc(&request->arena, sizeof *task);
+    struct payload *payload = arena_zalloc(&request->arena, sizeof *payload);
+    const char *text = arena_format(&request->arena, "{\"input\":\"%-52.52s\"}", submit->job_id);
+    *payload = (struct payload){.job_id = submit->job_id, .bytes = text, .n_bytes = strlen(text)};
+    sha256_once(text, payload->n_bytes, payload->digest.bytes);
+    task->inputs = payload->digest;
+    task->inputs_bytes = (uint32_t)payload->n_bytes;
+    stage->tasks = task;
+    request->payloads = payload;
+    request->n_payloads = 1;
+}
+
 static void submit(struct lane *lane, const char *job_id, struct sight unknown)
 {
     struct request *request = request_of(lane, CMD_SUBMIT);
@@ -132,10 +150,16 @@ static void submit(struct lane *lane, const char *job_id, struct sight unknown)
                                                     .stages = stage,
                                                     .n_stages = 1};
     request->unknown = unknown;
+    if (lane->manner == DRIVE_EACH) {
+        add_input(request, stage);
+    }
     coordinator_send(lane->drive->coordinator, request);
 }
 
-/* As the services do: the ids are looked up in the store beforehand, on a connection of their own. */
+/*
+ * The ids are looked up in the store beforehand, on a connection of their own. The services do it with one question per
+ * submit, on two connections at once; with one question for many the figures are those of the loop and its store alone.
+ */
 static struct sight look_up(struct lane *lane, const char *const *ids, uint32_t n)
 {
     bool known[WIDTH_MAX];
@@ -152,10 +176,11 @@ static void submit_all(struct lane *lane)
     for (uint32_t i = 0; i < lane->width; i++) {
         ids[i] = script_job_id(&lane->arena, atomic_fetch_add(&next_job, 1));
     }
-    struct sight unknown = look_up(lane, ids, lane->width);
+    bool is_each = lane->manner == DRIVE_EACH;
+    struct sight unknown = is_each ? (struct sight){0} : look_up(lane, ids, lane->width);
     set_waiting(lane, lane->width);
     for (uint32_t i = 0; i < lane->width; i++) {
-        submit(lane, ids[i], unknown);
+        submit(lane, ids[i], is_each ? look_up(lane, &ids[i], 1) : unknown);
     }
 }
 
@@ -215,10 +240,12 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-struct drive *drive_start(const char *url, double *out_s, double *out_cpu_s)
+/* A coordinator that leads, and lanes without a worker. */
+static struct drive *start_coordinator(const char *url, int64_t history_ttl_ms)
 {
     struct drive *d = mem_calloc(1, sizeof *d);
-    struct coordinator_options options = {.store_url = url, .node_id = "bench", .address = "127.0.0.1:1"};
+    struct coordinator_options options = {
+        .store_url = url, .node_id = "bench", .address = "127.0.0.1:1", .history_ttl_ms = history_ttl_ms};
     struct error e = {0};
     options.config = core_config_default();
     options.config.max_concurrent_tasks_per_worker = 100000;
@@ -229,7 +256,6 @@ struct drive *drive_start(const char *url, double *out_s, double *out_cpu_s)
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->answered, NULL);
     double start = seconds();
-    double cpu_start = cpu_seconds();
     if (coordinator_start(&options, &d->coordinator, &e) != ERR_OK || store_open(url, &d->reader, &e) != ERR_OK) {
         die(e.message);
     }
@@ -240,16 +266,33 @@ struct drive *drive_start(const char *url, double *out_s, double *out_cpu_s)
             die("the coordinator does not lead");
         }
     }
-    if (out_s != NULL) {
-        *out_s = seconds() - start;
-        *out_cpu_s = cpu_seconds() - cpu_start;
-    }
     for (uint32_t i = 0; i < LANES_MAX; i++) {
         d->lanes[i].drive = d;
         d->lanes[i].worker_id = i == 0 ? "worker-1" : "worker-2";
+        d->lanes[i].width = 1;
+    }
+    return d;
+}
+
+struct drive *drive_start(const char *url, int64_t history_ttl_ms)
+{
+    struct drive *d = start_coordinator(url, history_ttl_ms);
+    for (uint32_t i = 0; i < LANES_MAX; i++) {
         join(&d->lanes[i]);
     }
     return d;
+}
+
+void drive_recover(const char *url, double *out_s, double *out_cpu_s)
+{
+    double start = seconds();
+    double cpu_start = cpu_seconds();
+    struct drive *d = start_coordinator(url, 0);
+    submit_all(&d->lanes[0]);
+    await(&d->lanes[0]);
+    *out_s = seconds() - start;
+    *out_cpu_s = cpu_seconds() - cpu_start;
+    drive_stop(d);
 }
 
 void drive_stop(struct drive *d)
@@ -276,13 +319,14 @@ static struct lane *ready_lane(struct drive *d, uint32_t n_lanes)
     return NULL;
 }
 
-double drive_lifecycles(struct drive *d, uint32_t n_lanes, uint32_t width, uint32_t n)
+double drive_lifecycles(struct drive *d, enum drive_manner manner, uint32_t n_lanes, uint32_t width, uint32_t n)
 {
     ASSERT(n_lanes <= LANES_MAX);
     ASSERT(width <= WIDTH_MAX);
     uint32_t done = 0;
     for (uint32_t i = 0; i < n_lanes; i++) {
         d->lanes[i].width = width;
+        d->lanes[i].manner = manner;
         d->lanes[i].phase = PHASE_SUBMIT;
     }
     double start = seconds();
@@ -305,42 +349,49 @@ double drive_lifecycles(struct drive *d, uint32_t n_lanes, uint32_t width, uint3
     return rate;
 }
 
-double drive_submit(struct drive *d)
+/* One task for the lane's worker, which must be there. */
+static void take_one(struct lane *lane)
 {
-    struct lane *lane = &d->lanes[0];
-    lane->width = 1;
-    double start = seconds();
-    submit_all(lane);
-    await(lane);
-    double took = seconds() - start;
-    lane->n_refs = 0; /* its task is ended, too, so that it does not stay behind */
+    lane->n_refs = 0;
     while (lane->n_refs == 0) {
         poll(lane);
         await(lane);
     }
+}
+
+double drive_submit(struct drive *d)
+{
+    struct lane *lane = &d->lanes[0];
+    lane->width = 1;
+    lane->manner = DRIVE_TOGETHER;
+    double start = seconds();
+    submit_all(lane);
+    await(lane);
+    double took = seconds() - start;
+    take_one(lane); /* its task is ended, too, so that it does not stay behind */
     report_all(lane);
     await(lane);
     arena_reset(&lane->arena);
     return took;
 }
 
-void drive_templates(struct drive *d, const char *live_id, const char *ended_id)
+static void submit_one(struct lane *lane, const char *job_id)
 {
-    struct lane *lane = &d->lanes[0];
     lane->width = 1;
-    lane->n_refs = 0;
-    struct sight unknown = look_up(lane, &ended_id, 1);
+    lane->manner = DRIVE_TOGETHER;
+    struct sight unknown = look_up(lane, &job_id, 1);
     set_waiting(lane, 1);
-    submit(lane, ended_id, unknown);
+    submit(lane, job_id, unknown);
     await(lane);
-    while (lane->n_refs == 0) {
-        poll(lane);
-        await(lane);
-    }
-    report_all(lane);
-    await(lane);
-    unknown = look_up(lane, &live_id, 1);
-    set_waiting(lane, 1);
-    submit(lane, live_id, unknown);
-    await(lane);
+}
+
+void drive_make_templates(struct drive *d, const struct drive_templates *ids)
+{
+    submit_one(&d->lanes[0], ids->ended_id);
+    take_one(&d->lanes[0]);
+    report_all(&d->lanes[0]);
+    await(&d->lanes[0]);
+    submit_one(&d->lanes[1], ids->leased_id);
+    take_one(&d->lanes[1]);
+    submit_one(&d->lanes[0], ids->waiting_id);
 }

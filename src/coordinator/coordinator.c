@@ -151,10 +151,13 @@ uint64_t coordinator_epoch(struct coordinator *c)
     return epoch;
 }
 
-bool coordinator_gave_up(struct coordinator *c)
+bool coordinator_gave_up(struct coordinator *c, struct error *e)
 {
     pthread_mutex_lock(&c->lock);
     bool gave_up = c->has_given_up;
+    if (gave_up && e != NULL) {
+        *e = c->gave_up_why;
+    }
     pthread_mutex_unlock(&c->lock);
     return gave_up;
 }

@@ -37,6 +37,8 @@ struct coordinator_options {
     int64_t leader_ttl_ms;  /* 0: 10,000 */
     int64_t history_ttl_ms; /* 0: 604,800,000 */
     bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
+    /* The store does not answer (`why`), or answers again (NULL). On the writer's thread. May be NULL. */
+    void (*on_store)(void *context, const char *why);
     /* All on the loop thread; each may be NULL. */
     void (*on_role)(void *context, bool leads, const char *why);
     /* These rows have just become durable, and nobody has been told yet. */
@@ -78,8 +80,8 @@ struct leader_news coordinator_leader(struct coordinator *coordinator);
 /* Whether this process leads at the moment, and under which epoch (0: it does not). */
 uint64_t coordinator_epoch(struct coordinator *coordinator);
 
-/* With must_lead: true once another was found to lead. */
-bool coordinator_gave_up(struct coordinator *coordinator);
+/* With must_lead: true once another was found to lead; `e` (may be NULL) says who. */
+bool coordinator_gave_up(struct coordinator *coordinator, struct error *e);
 
 struct coordinator_stats {
     uint64_t batches;

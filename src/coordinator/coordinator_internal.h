@@ -44,6 +44,7 @@ struct coordinator {
     bool has_ended; /* the loop takes no more requests */
     bool is_joined; /* both threads are gone */
     bool has_given_up;
+    struct error gave_up_why;
     bool is_wanted;          /* the loop wants the leadership of this term kept */
     struct flight *outbound; /* for the writer to commit */
     struct core *elected;    /* for the loop to take */

@@ -3,7 +3,9 @@
  *
  * One thread waits for the database to say that there is something, with a slow look as a net, and while this process
  * leads turns each entry into a submit. The entry is done in the same transaction that makes the job durable, so a job is
- * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it.
+ * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it. Should the
+ * store refuse even what is in an entry, it is tried once more as a failed job with nothing but its id, and then removed:
+ * each refusal costs a term of leadership, so nothing is tried for ever.
  */
 #include <pthread.h>
 #include <string.h>
@@ -20,6 +22,15 @@
 #define LOOK_MS 5000 /* without being woken */
 #define ENTRIES_PER_LOOK 100
 #define RETRY_MS 1000
+#define VERDICTS_MAX 64 /* remembered; older ones start anew */
+
+/* What is to be done with an entry that the store refused. */
+enum verdict { VERDICT_TRY, VERDICT_FAIL, VERDICT_DISCARD };
+
+struct verdict_on {
+    uint64_t id; /* 0: none */
+    enum verdict verdict;
+};
 
 struct inbox {
     struct service *service;
@@ -28,6 +39,8 @@ struct inbox {
     pthread_cond_t answered;
     struct store *store; /* guarded by the lock where others touch it */
     uint32_t n_waiting;  /* submits that have not been answered */
+    struct verdict_on verdicts[VERDICTS_MAX];
+    uint32_t next_verdict;
     bool is_stopping;
 };
 
@@ -37,6 +50,33 @@ static bool is_stopping(struct inbox *inbox)
     bool stopping = inbox->is_stopping;
     pthread_mutex_unlock(&inbox->lock);
     return stopping;
+}
+
+static enum verdict verdict_on(struct inbox *inbox, uint64_t id)
+{
+    enum verdict verdict = VERDICT_TRY;
+    pthread_mutex_lock(&inbox->lock);
+    for (uint32_t i = 0; i < VERDICTS_MAX; i++) {
+        verdict = inbox->verdicts[i].id == id ? inbox->verdicts[i].verdict : verdict;
+    }
+    pthread_mutex_unlock(&inbox->lock);
+    return verdict;
+}
+
+/* The store has refused this entry, alone: next time less of it is tried. */
+static void judge(struct inbox *inbox, uint64_t id)
+{
+    struct verdict_on *found = NULL;
+    pthread_mutex_lock(&inbox->lock);
+    for (uint32_t i = 0; i < VERDICTS_MAX && found == NULL; i++) {
+        found = inbox->verdicts[i].id == id ? &inbox->verdicts[i] : NULL;
+    }
+    if (found == NULL) {
+        found = &inbox->verdicts[inbox->next_verdict++ % VERDICTS_MAX];
+        *found = (struct verdict_on){.id = id, .verdict = VERDICT_TRY};
+    }
+    found->verdict = found->verdict == VERDICT_TRY ? VERDICT_FAIL : VERDICT_DISCARD;
+    pthread_mutex_unlock(&inbox->lock);
 }
 
 static answer_fn answer;
@@ -67,7 +107,11 @@ static void answer(struct request *request, const struct reply *reply, enum err 
             return;
         }
     }
-    UNUSED(err); /* not answered well: it is still in the inbox and comes again */
+    if (reply == NULL && err == ERR_INVALID) {
+        judge(inbox, request->inbox_id);
+        log_warn("inbox", "the store refuses to keep the job '%s'", request->command.u.submit.job_id);
+    }
+    /* Not answered well: it is still in the inbox and comes again. */
     pthread_mutex_lock(&inbox->lock);
     inbox->n_waiting--;
     pthread_cond_signal(&inbox->answered);
@@ -84,7 +128,15 @@ static void submit(struct inbox *inbox, const struct inbox_entry *entry)
     request->command.kind = CMD_SUBMIT;
     request->inbox_id = entry->id;
     out->job_id = arena_strdup(&request->arena, entry->job_id);
-    if (wire_read_tree(text, entry->n_bytes, &request->arena, &tree, NULL, &e) == ERR_OK) {
+    enum verdict verdict = verdict_on(inbox, entry->id);
+    if (verdict == VERDICT_DISCARD) {
+        log_error("inbox", "an entry is removed, because the store keeps refusing it: the job '%s'", entry->job_id);
+        request->is_discard = true;
+    } else if (verdict == VERDICT_FAIL) {
+        out->kind = JOB_KIND_TREE;
+        out->priority = 2;
+        out->refusal = "the store refuses to keep this job";
+    } else if (wire_read_tree(text, entry->n_bytes, &request->arena, &tree, NULL, &e) == ERR_OK) {
         service__submit_tree(request, &tree);
     } else {
         out->kind = JOB_KIND_TREE;

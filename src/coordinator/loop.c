@@ -258,6 +258,13 @@ static bool is_taken(const struct reply *reply, uint32_t i)
     return false;
 }
 
+static void carry_inbox_done(struct flight *flight, uint64_t inbox_id)
+{
+    flight->inbox_done =
+        mem_grow(flight->inbox_done, &flight->cap_inbox_done, flight->n_inbox_done + 1, sizeof *flight->inbox_done);
+    flight->inbox_done[flight->n_inbox_done++] = inbox_id;
+}
+
 static void carry_payloads(struct flight *flight, const struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < request->n_payloads; i++) {
@@ -272,10 +279,15 @@ static void carry_payloads(struct flight *flight, const struct request *request,
         to->bytes = arena_copy(&flight->fx.arena, to->bytes, to->n_bytes);
     }
     if (request->inbox_id != 0 && (reply->kind != REPLY_ERROR || reply->code == ERR_EXISTS)) {
-        flight->inbox_done =
-            mem_grow(flight->inbox_done, &flight->cap_inbox_done, flight->n_inbox_done + 1, sizeof *flight->inbox_done);
-        flight->inbox_done[flight->n_inbox_done++] = request->inbox_id;
+        carry_inbox_done(flight, request->inbox_id);
     }
+}
+
+/* An entry of the inbox that cannot become a job. Answered like a read, when the flight is durable. */
+static void take_discard(struct flight *flight, struct request *request)
+{
+    carry_inbox_done(flight, request->inbox_id);
+    list_push_back(&flight->reads, &request->in_list);
 }
 
 /* A write that the core knows nothing of: it is answered like a read, when the flight is durable. */
@@ -337,6 +349,8 @@ static void take_request(struct loop *l, struct request *request)
         take_read(l, request);
     } else if (request->data_set.name != NULL) {
         take_data_set(l->gathering, request);
+    } else if (request->is_discard) {
+        take_discard(l->gathering, request);
     } else {
         take_command(l, request);
     }

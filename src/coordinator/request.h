@@ -42,7 +42,7 @@ struct sight {
     uint64_t ended;
 };
 
-/* A command, unless `read` is set or `data_set` has a name. */
+/* A command, unless `read` or `is_discard` is set or `data_set` has a name. */
 struct request {
     struct list in_list; /* the coordinator's, like `flight` and `await_timer` */
     struct arena arena;
@@ -57,6 +57,7 @@ struct request {
     const struct payload *payloads; /* to be stored in the same transaction; those without bytes are not */
     uint32_t n_payloads;            /* of CMD_REPORT: one per report; they are stored only for what is accepted */
     uint64_t inbox_id;              /* not 0: the command came from this entry of the inbox */
+    bool is_discard;                /* no command: the entry of the inbox goes, and nothing else happens */
     bool is_kept;
     answer_fn *answer;
     void *context;

@@ -168,6 +168,16 @@ static void on_role(void *context, bool leads, const char *why)
     }
 }
 
+static void on_store(void *context, const char *why)
+{
+    UNUSED(context);
+    if (why != NULL) {
+        log_warn("store", "the store does not answer; this coordinator does not lead until it does: %s", why);
+    } else {
+        log_info("store", "the store answers");
+    }
+}
+
 static void on_durable(void *context, const struct row *rows)
 {
     struct service *service = context;
@@ -188,6 +198,7 @@ static enum err start_coordinator(struct service *service, const struct service_
         .history_ttl_ms = options->settings.history_ttl_ms,
         .must_lead = options->must_lead,
         .on_role = on_role,
+        .on_store = on_store,
         .on_durable = on_durable,
         .context = service,
     };
@@ -269,9 +280,9 @@ const char *service_address(const struct service *service)
     return service->address;
 }
 
-bool service_gave_up(struct service *service)
+bool service_gave_up(struct service *service, struct error *e)
 {
-    return coordinator_gave_up(atomic_load(&service->coordinator));
+    return coordinator_gave_up(atomic_load(&service->coordinator), e);
 }
 
 struct coordinator_stats service_stats(struct service *service)

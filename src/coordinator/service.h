@@ -38,8 +38,8 @@ void service_stop(struct service *service);
 /* HOST:PORT with the real port. */
 const char *service_address(const struct service *service);
 
-/* With must_lead: true once another was found to lead. */
-bool service_gave_up(struct service *service);
+/* With must_lead: true once another was found to lead; `e` (may be NULL) says who. */
+bool service_gave_up(struct service *service, struct error *e);
 
 struct coordinator_stats service_stats(struct service *service);
 

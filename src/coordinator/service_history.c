@@ -101,7 +101,7 @@ void service__ListJobs(struct exchange *exchange)
 
 static bool has_result(const struct row_task *task)
 {
-    return task->result_bytes > 0 && task->state == TASK_SUCCEEDED;
+    return task->result_bytes > 0;
 }
 
 /* How many of the tasks fit into one page with their results: at least one. */

@@ -144,7 +144,7 @@ static void take_reports(struct exchange *exchange)
     }
     struct payload *payloads = arena_zalloc(&request->arena, report->n_reports * sizeof *payloads);
     for (uint32_t i = 0; i < report->n_reports; i++) {
-        if (report->reports[i].state == TASK_SUCCEEDED) { /* nobody looks for the result of anything else */
+        if (task_state_is_terminal(report->reports[i].state)) { /* what a failed command wrote is wanted, too */
             payloads[i] = (struct payload){.job_id = report->reports[i].ref.task.job_id,
                                            .digest = report->reports[i].result,
                                            .bytes = results[i].data,

@@ -15,13 +15,16 @@
 
 #define RETRY_MS_MIN 50
 #define RETRY_MS_MAX 5000
-#define PRUNE_STEP 200
+#define PRUNE_STEP 500
+#define PRUNE_MORE_MS 5 /* between two steps: what is pruned must keep up with what is made */
 #define PRUNE_PAUSE_MS 1000
 
 struct writer {
     struct coordinator *c;
     struct store *store; /* NULL: not connected */
     int64_t retry_ms;
+    bool is_troubled; /* the store did not answer the last time */
+    struct error e;   /* of the last call of the store that failed */
     struct fence fence;
     int64_t ttl_ms;
     int64_t renew_at_mono_ms;
@@ -54,10 +57,20 @@ static void count_error(struct writer *w)
     pthread_mutex_unlock(&w->c->lock);
 }
 
+/* Tells once that the store does not answer, with the last error, and once that it does again. */
+static void note_trouble(struct writer *w, bool is_troubled)
+{
+    if (w->is_troubled != is_troubled && w->c->options.on_store != NULL) {
+        w->c->options.on_store(w->c->options.context, is_troubled ? w->e.message : NULL);
+    }
+    w->is_troubled = is_troubled;
+}
+
 /* The store did not answer: drop the connection, wait longer every time. */
 static void back_off(struct writer *w)
 {
     count_error(w);
+    note_trouble(w, true);
     store_close(w->store);
     w->store = NULL;
     nap(w, w->retry_ms);
@@ -111,7 +124,7 @@ static struct core *load(struct writer *w, int64_t now_ms)
     struct loader loader = {.w = w, .input = {.now_ms = now_ms}};
     coordinator__seed(loader.input.seed);
     loader.core = core_new(&w->c->options.config, loader.input.seed[0]);
-    enum err err = store_load(w->store, load_one, &loader, NULL);
+    enum err err = store_load(w->store, load_one, &loader, &w->e);
     effects_deinit(&loader.fx);
     store_close(loader.second);
     if (err != ERR_OK) {
@@ -174,6 +187,7 @@ static void give_up(struct writer *w)
 {
     pthread_mutex_lock(&w->c->lock);
     w->c->has_given_up = true;
+    w->c->gave_up_why = w->e;
     pthread_cond_signal(&w->c->loop_wakes);
     pthread_mutex_unlock(&w->c->lock);
 }
@@ -188,7 +202,7 @@ static bool stand(struct writer *w)
     bool leads = false;
     coordinator__seed(claim.token.bits);
     int64_t asked_mono_ms = clock_mono_ms();
-    enum err err = store_lead(w->store, &claim, &arena, &leader, NULL);
+    enum err err = store_lead(w->store, &claim, &arena, &leader, &w->e);
     if (err == ERR_OK) {
         w->fence = leader.fence;
         w->retry_ms = RETRY_MS_MIN;
@@ -198,16 +212,18 @@ static bool stand(struct writer *w)
         asked_mono_ms = clock_mono_ms();
         if (core == NULL) {
             back_off(w);
-        } else if (store_renew(w->store, &w->fence, w->ttl_ms, &leader.now_ms, NULL) != ERR_OK) {
+        } else if (store_renew(w->store, &w->fence, w->ttl_ms, &leader.now_ms, &w->e) != ERR_OK) {
             core_free(core); /* it took too long, and another has taken over */
             back_off(w);
         } else {
             w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+            note_trouble(w, false);
             leads = hand_over(w, core, offset_ms, asked_mono_ms);
         }
     } else if (err == ERR_BUSY) {
         w->retry_ms = RETRY_MS_MIN;
         note_leader(w, &leader);
+        note_trouble(w, false);
         if (options->must_lead) {
             give_up(w);
         }
@@ -246,7 +262,7 @@ static void commit(struct writer *w, struct flight *flight)
         .inbox_done = flight->inbox_done,
         .n_inbox_done = flight->n_inbox_done,
     };
-    enum err err = store_commit(w->store, &w->fence, &batch, NULL);
+    enum err err = store_commit(w->store, &w->fence, &batch, &w->e);
     if (err != ERR_OK) {
         lose(w, err);
         return;
@@ -264,16 +280,18 @@ static void renew(struct writer *w)
     struct coordinator *c = w->c;
     int64_t now_ms;
     int64_t asked_mono_ms = clock_mono_ms();
-    enum err err = store_renew(w->store, &w->fence, w->ttl_ms, &now_ms, NULL);
+    enum err err = store_renew(w->store, &w->fence, w->ttl_ms, &now_ms, &w->e);
     if (err == ERR_FENCED) {
         lose(w, err);
     } else if (err == ERR_OK) {
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+        note_trouble(w, false);
         pthread_mutex_lock(&c->lock);
         c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
         pthread_mutex_unlock(&c->lock);
     } else {
         count_error(w);
+        note_trouble(w, true);
         w->renew_at_mono_ms = asked_mono_ms + RETRY_MS_MIN * 4;
     }
 }
@@ -287,7 +305,7 @@ static void prune(struct writer *w, int64_t leader_now_ms)
     if (err == ERR_FENCED) {
         lose(w, err);
     }
-    int64_t pause_ms = err == ERR_OK && more ? PRUNE_PAUSE_MS / 20 : PRUNE_PAUSE_MS * 60;
+    int64_t pause_ms = err == ERR_OK && more ? PRUNE_MORE_MS : PRUNE_PAUSE_MS * 60;
     w->prune_at_mono_ms = clock_mono_ms() + pause_ms;
 }
 
@@ -334,7 +352,7 @@ void *coordinator__writer(void *coordinator)
     struct writer w = {.c = c, .retry_ms = RETRY_MS_MIN, .ttl_ms = c->options.leader_ttl_ms};
     w.prune_at_mono_ms = clock_mono_ms() + PRUNE_PAUSE_MS;
     while (!is_stopping(&w)) {
-        if (w.store == NULL && store_open(c->options.store_url, &w.store, NULL) != ERR_OK) {
+        if (w.store == NULL && store_open(c->options.store_url, &w.store, &w.e) != ERR_OK) {
             w.store = NULL;
             back_off(&w);
             continue;

@@ -500,7 +500,16 @@ struct task *task_find(const struct job *job, uint32_t stage, uint32_t task);
 uint32_t task_index(const struct task *task);
 void task_move(struct core *core, struct task *task, enum task_state to);
 void task_requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why);
-void task_retry_or_fail(struct core *core, struct task *task, const char *message, bool retryable, bool with_backoff);
+
+/* Why an attempt did not succeed. */
+struct failure {
+    const char *message;
+    const struct task_report *report; /* NULL: nobody reported it */
+    bool is_retryable;
+    bool is_lost; /* not the task's doing: no backoff, and its worker is not to be avoided */
+};
+void task_retry_or_fail(struct core *core, struct task *task, const struct failure *failure);
+
 void task_succeed(struct core *core, struct task *task, const struct task_report *report);
 void task_cancel(struct core *core, struct task *task);
 void task_skip(struct core *core, struct task *task);

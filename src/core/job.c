@@ -197,7 +197,7 @@ static void tell_parent(struct core *core, struct job *job)
     const char *text =
         arena_format(&core->fx->arena, "child job %s %s%s%s", job->id, job_state_name((enum job_state)job->state),
                      job->message != NULL ? ": " : "", job->message != NULL ? job->message : "");
-    task_retry_or_fail(core, task, text, false, true);
+    task_retry_or_fail(core, task, &(struct failure){.message = text});
 }
 
 static void end_one(struct core *core, struct job *job, enum job_state state, const char *message,

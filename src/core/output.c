@@ -515,7 +515,10 @@ void output_fetch_failed(struct core *core, struct task *reader, const struct ta
         is_plausible &= named_map(reader, &report->fetch_failed[i]) != NULL;
     }
     if (!is_plausible) {
-        task_retry_or_fail(core, reader, "it reported fetch failures of map outputs that it does not read", true, true);
+        task_retry_or_fail(
+            core, reader,
+            &(struct failure){.message = "it reported fetch failures of map outputs that it does not read",
+                              .is_retryable = true});
         return;
     }
     task_avoid(core, reader, reader->u.lease->worker->id);

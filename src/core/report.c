@@ -94,7 +94,9 @@ static enum refusal take_failure(struct core *core, struct task *task, const str
     if (!report->not_retryable) {
         worker_count_failure(core, worker, task);
     }
-    task_retry_or_fail(core, task, report->message, !report->not_retryable, true);
+    task_retry_or_fail(
+        core, task,
+        &(struct failure){.message = report->message, .report = report, .is_retryable = !report->not_retryable});
     return REFUSE_NONE;
 }
 
@@ -104,7 +106,9 @@ static enum refusal take_success(struct core *core, struct task *task, const str
     struct error e;
     if (stage->output != OUTPUT_NONE && (task->output == NULL || task->output->attempt != task->attempt)) {
         worker_count_failure(core, task->u.lease->worker, task);
-        task_retry_or_fail(core, task, "it succeeded without registering its output", true, true);
+        task_retry_or_fail(
+            core, task,
+            &(struct failure){.message = "it succeeded without registering its output", .is_retryable = true});
         return core__refused(core, REFUSE_BAD_OUTPUT);
     }
     if (report->n_added > 0) {
@@ -112,7 +116,7 @@ static enum refusal take_success(struct core *core, struct task *task, const str
                                        : error_set(&e, ERR_INVALID, "only planning tasks may add stages");
         if (err != ERR_OK) {
             const char *text = arena_format(&core->fx->arena, "the plan is not valid: %s", e.message);
-            task_retry_or_fail(core, task, text, false, true);
+            task_retry_or_fail(core, task, &(struct failure){.message = text});
             return core__refused(core, REFUSE_BAD_OUTPUT);
         }
     }
@@ -200,6 +204,6 @@ void report_child_failed(struct core *core, const struct command *command)
         core__reply_error(core, command->reply_to, ERR_STALE, refusal_text(REFUSE_STALE_ATTEMPT));
         return;
     }
-    task_retry_or_fail(core, task, core__clip(core, command->u.child_failed.message), false, true);
+    task_retry_or_fail(core, task, &(struct failure){.message = core__clip(core, command->u.child_failed.message)});
     core__reply(core, command->reply_to, REPLY_DONE);
 }

@@ -151,12 +151,16 @@ void task_requeue(struct core *core, struct task *task, enum attempt_outcome out
     task_enqueue(core, task);
 }
 
-static void fail_for_good(struct core *core, struct task *task, const char *message, const char *worker_id)
+static void fail_for_good(struct core *core, struct task *task, const struct failure *failure, const char *worker_id)
 {
+    const char *message = failure->message;
     struct stage *stage = task->stage;
     struct job *job = stage->job;
-    struct task_news news = {
-        .message = message, .worker_id = worker_id, .started_at_ms = started_at(task), .finished_at_ms = core->now_ms};
+    struct task_news news = {.message = message,
+                             .worker_id = worker_id,
+                             .started_at_ms = started_at(task),
+                             .finished_at_ms = core->now_ms,
+                             .report = failure->report};
     core__task_event(core, EVENT_FAILED, task, worker_id, message);
     core__emit_lease_gone(core, task);
     let_go(core, task, false);
@@ -186,8 +190,9 @@ static void fail_for_good(struct core *core, struct task *task, const char *mess
  * A running attempt went wrong. Counts one failure; the task is queued again if it may be and has budget left, else it
  * failed, and perhaps its job with it.
  */
-void task_retry_or_fail(struct core *core, struct task *task, const char *message, bool retryable, bool with_backoff)
+void task_retry_or_fail(struct core *core, struct task *task, const struct failure *failure)
 {
+    bool with_backoff = !failure->is_lost;
     struct stage *stage = task->stage;
     const char *worker_id = stage->child ? NULL : task->u.lease->worker->id;
     uint32_t budget = stage->max_attempts > 0 ? stage->max_attempts : (uint32_t)core->config.max_task_attempts;
@@ -197,12 +202,12 @@ void task_retry_or_fail(struct core *core, struct task *task, const char *messag
     if (worker_id != NULL && with_backoff) {
         task_avoid(core, task, worker_id); /* a lost worker is not its fault */
     }
-    if (!retryable || task->failures >= budget) {
-        fail_for_good(core, task, message, worker_id);
+    if (!failure->is_retryable || task->failures >= budget) {
+        fail_for_good(core, task, failure, worker_id);
         return;
     }
-    struct task_news news = {.message = message, .worker_id = worker_id};
-    core__task_event(core, with_backoff ? EVENT_FAILED : EVENT_REASSIGNED, task, worker_id, message);
+    struct task_news news = {.message = failure->message, .worker_id = worker_id, .report = failure->report};
+    core__task_event(core, with_backoff ? EVENT_FAILED : EVENT_REASSIGNED, task, worker_id, failure->message);
     core__emit_lease_gone(core, task);
     let_go(core, task, !with_backoff);
     task_move(core, task, TASK_QUEUED);

@@ -172,7 +172,8 @@ static void worker_lose(struct core *core, struct worker *worker, enum loss loss
     while (!list_is_empty(&worker->running)) {
         struct lease *lease = CONTAINER_OF(list_first(&worker->running), struct lease, in_worker);
         if (loss == LOSS_COUNTS) {
-            task_retry_or_fail(core, lease->task, text, true, false);
+            task_retry_or_fail(core, lease->task,
+                               &(struct failure){.message = text, .is_retryable = true, .is_lost = true});
         } else {
             task_requeue(core, lease->task, OUTCOME_LOST, text);
         }
@@ -189,7 +190,8 @@ static void expire_leases(struct core *core, struct worker *worker)
             continue;
         }
         core->stats.lease_expired_total++;
-        task_retry_or_fail(core, lease->task, "the lease expired", true, false);
+        task_retry_or_fail(core, lease->task,
+                           &(struct failure){.message = "the lease expired", .is_retryable = true, .is_lost = true});
         /* That may have ended the job and with it any other lease here, so look again from the start. */
         next = worker->running.next;
     }

@@ -36,6 +36,7 @@
 #define WARM_UP_JOBS 5
 #define WAIT_MS 30000
 #define COMMITS 100
+#define COMMITS_PER_TASK 3 /* submit, assignment, completion: none can wait for another */
 #define LEADER_TTL_MS 10000
 #define SETTINGS_MAX 64
 
@@ -444,10 +445,11 @@ static void print_latency(const struct bench *bench, const struct conditions *c,
     if (bench->cli->wants_json) {
         buf_format(&out, "{\"bench\":\"latency\",\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"commit_ms\":", f->p50_ms, f->p99_ms);
         if (f->commit_ms >= 0) {
-            buf_format(&out, "%.3f", f->commit_ms);
+            buf_format(&out, "%.3f,\"ratio\":%.2f", f->commit_ms, f->p50_ms / (COMMITS_PER_TASK * f->commit_ms));
         } else {
-            buf_text(&out, "null");
+            buf_text(&out, "null,\"ratio\":null");
         }
+        buf_format(&out, ",\"commits_per_task\":%d", COMMITS_PER_TASK);
         write_conditions_json(bench, c, &out);
     } else {
         buf_format(&out, "p50     %8.3f ms   from the submit to the end being seen\np99     %8.3f ms\n", f->p50_ms,
@@ -455,6 +457,8 @@ static void print_latency(const struct bench *bench, const struct conditions *c,
         if (f->commit_ms >= 0) {
             buf_format(&out, "commit  %8.3f ms   a bare commit on the same store, median of %d\n", f->commit_ms,
                        COMMITS);
+            buf_format(&out, "ratio   %8.2f      of p50 to the %d commits that a task needs\n",
+                       f->p50_ms / (COMMITS_PER_TASK * f->commit_ms), COMMITS_PER_TASK);
         }
         buf_format(&out, "\nconditions:\n  tasks         %" PRIu64 " that do nothing, one after the other\n",
                    bench->n_tasks);

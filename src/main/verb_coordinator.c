@@ -122,9 +122,13 @@ static int serve(struct cli *cli, const struct service_options *options, const s
     log_info("listen", "serving on %s, store %s", service_address(service),
              store_url_text(options->store_url, &cli->arena));
     while (!signaled(signals, LOOK_MS)) {
-        if (service_gave_up(service)) {
-            code = cli_fail_with(cli, ERR_PRECONDITION, "use --role auto to stand by, or stop the other one",
-                                 "another coordinator leads already");
+        if (service_gave_up(service, &e)) {
+            bool is_file = strncmp(options->store_url, "sqlite:", 7) == 0;
+            error_set(&e, ERR_PRECONDITION, "%s%s", is_file ? "" : "another coordinator leads already: ", e.message);
+            error_hint(&e, "%s",
+                       is_file ? "stop the other one, or use another --store: a file has one coordinator"
+                               : "use --role auto to stand by, or stop the other one");
+            code = cli_fail(cli, &e);
             break;
         }
     }
@@ -140,8 +144,12 @@ int verb_coordinator(struct cli *cli)
                                       .listen = cli_text(cli, "listen"),
                                       .advertise = cli_text(cli, "advertise"),
                                       .must_lead = strcmp(cli_text(cli, "role"), "leader") == 0};
+    if (strncmp(options.store_url, "sqlite:", 7) == 0) {
+        options.must_lead = true; /* nobody can stand by for a file that another process has */
+    }
     struct error e = {0};
     sigset_t signals;
+    umask(077); /* the state holds what people put into their tasks */
     block_signals(&signals);
     if (read_settings(cli, &options.settings, &e) != ERR_OK ||
         prepare_store(options.store_url, cli_number(cli, "store-wait"), &signals, &cli->arena, &e) != ERR_OK) {

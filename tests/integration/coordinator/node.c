@@ -13,9 +13,14 @@
 
 #include "base/mem.h"
 #include "integration/coordinator/clocks.h"
+#include "integration/coordinator/content.h"
 #include "test.h"
 
-#define CLIENTS_MAX 8
+#define CLIENTS_MAX LEDGER_CLIENTS_MAX
+#define COMPARE_MS_MAX 60000 /* to lead again, with a database that was away */
+#define COMPARE_TRIES 5      /* a timer may have written something just then, but not every time */
+#define CANCEL_EVERY 5
+#define DATA_SET_EVERY 3
 #define ANSWER_MS_MAX 120000
 #define SHY_MS 2 /* how long a client waits that was refused */
 
@@ -24,6 +29,10 @@ enum order_kind {
     ORDER_SUBMIT,
     ORDER_CANCEL,
     ORDER_STATUS,
+    ORDER_KNOWS,
+    ORDER_HOLD,
+    ORDER_RELEASE,
+    ORDER_COMPARE,
     ORDER_WORK,
     ORDER_SEND,
     ORDER_SEND_POLL,
@@ -40,15 +49,21 @@ struct order_answer {
     struct client_answer answer;
     struct node_view view;
     bool has_worked;
+    bool is_known;
+    char difference[256]; /* between memory and store */
 };
 
 /* ---- the process ---- */
 
 struct process {
     struct coordinator *c;
+    const char *url;
     struct ledger *ledger;
     uint32_t number;
+    uint32_t n_clients;
     atomic_bool is_stopping;
+    atomic_bool are_held;
+    atomic_uint n_held; /* clients that wait */
     bool has_worker;
     char incarnation[32]; /* of its worker "w" */
 };
@@ -56,38 +71,98 @@ struct process {
 struct client {
     struct process *process;
     uint32_t index;
+    uint32_t version; /* of its data set: the last one that was acknowledged */
     char worker_id[32];
     char incarnation[32];
 };
 
-static void tell(const struct process *p, enum fact_kind kind, const char *job_id, uint32_t task, enum err err)
+static struct fact fact_about(const struct process *p, enum fact_kind kind, const char *name)
 {
-    struct fact fact = {.kind = kind, .node = p->number, .task = task, .err = err};
-    snprintf(fact.job_id, sizeof fact.job_id, "%s", job_id);
+    struct fact fact = {.kind = kind, .node = p->number};
+    snprintf(fact.job_id, sizeof fact.job_id, "%s", name);
+    return fact;
+}
+
+static void tell(const struct process *p, enum fact_kind kind, const char *name, enum err err)
+{
+    struct fact fact = fact_about(p, kind, name);
+    fact.err = err;
     ledger_add(p->ledger, &fact);
 }
 
 static void tell_role(void *context, bool leads, const char *why)
 {
-    tell(context, leads ? FACT_LEADS : FACT_FOLLOWS, why, 0, ERR_OK);
+    tell(context, leads ? FACT_LEADS : FACT_FOLLOWS, why, ERR_OK);
+}
+
+static void tell_done(const struct process *p, const struct client_task *task)
+{
+    struct fact fact = fact_about(p, FACT_DONE, task->job_id);
+    fact.task = task->task;
+    fact.version = task->attempt;
+    ledger_add(p->ledger, &fact);
+}
+
+static struct client_answer cancel(const struct process *p, const char *job_id)
+{
+    struct client_answer answer = client_cancel(p->c, job_id);
+    if (answer.err == ERR_OK) {
+        struct fact fact = fact_about(p, FACT_CANCELED, job_id);
+        fact.state = answer.state;
+        ledger_add(p->ledger, &fact);
+    }
+    return answer;
+}
+
+static void change_data_set(struct client *client)
+{
+    struct arena arena = {0};
+    const struct process *p = client->process;
+    char *name = arena_format(&arena, "set-n%u-c%u", p->number, client->index);
+    const char *source = content_source(&arena, name, client->version + 1);
+    if (client_data_set(p->c, name, source).err == ERR_OK) {
+        struct fact fact = fact_about(p, FACT_DATA_SET, name);
+        fact.task = client->index;
+        fact.version = ++client->version; /* else the same again, which may be there already */
+        ledger_add(p->ledger, &fact);
+    }
+    arena_deinit(&arena);
 }
 
 /* True if it was acknowledged. */
-static bool stream_one(struct client *client, const char *job_id, uint32_t n_tasks)
+static bool stream_one(struct client *client, const char *job_id, uint32_t i)
 {
     struct process *p = client->process;
-    enum err err = client_submit(p->c, job_id, n_tasks).err;
+    enum err err = client_submit(p->c, job_id, 1 + i % 3).err;
     if (err == ERR_OK) {
-        tell(p, FACT_SUBMITTED, job_id, 0, ERR_OK);
+        tell(p, FACT_SUBMITTED, job_id, ERR_OK);
+        if (i % CANCEL_EVERY == CANCEL_EVERY - 1) {
+            cancel(p, job_id);
+        }
+        if (i % DATA_SET_EVERY == 0) {
+            change_data_set(client);
+        }
     }
     struct client_answer got = client_poll(p->c, client->worker_id, client->incarnation, 3);
     for (uint32_t t = 0; t < got.n_tasks; t++) {
         struct client_answer done = client_succeed(p->c, client->worker_id, client->incarnation, &got.tasks[t]);
         if (done.err == ERR_OK && done.refusal == REFUSE_NONE) {
-            tell(p, FACT_DONE, got.tasks[t].job_id, got.tasks[t].task, ERR_OK);
+            tell_done(p, &got.tasks[t]);
         }
     }
     return err == ERR_OK;
+}
+
+/* Stays here while it must. */
+static void wait_if_held(struct process *p)
+{
+    if (atomic_load(&p->are_held)) {
+        atomic_fetch_add(&p->n_held, 1);
+        while (atomic_load(&p->are_held) && !atomic_load(&p->is_stopping)) {
+            clocks_pause(1);
+        }
+        atomic_fetch_sub(&p->n_held, 1);
+    }
 }
 
 static void *run_client(void *context)
@@ -97,11 +172,12 @@ static void *run_client(void *context)
     bool is_registered = false;
     for (uint32_t i = 0; !atomic_load(&p->is_stopping);) {
         char job_id[40];
+        wait_if_held(p);
         if (!is_registered) {
             is_registered = client_register(p->c, client->worker_id, client->incarnation).err == ERR_OK;
         }
         snprintf(job_id, sizeof job_id, "n%u-c%u-%u", p->number, client->index, i);
-        if (is_registered && stream_one(client, job_id, 1 + i % 3)) {
+        if (is_registered && stream_one(client, job_id, i)) {
             i++;
         } else {
             atomic_fetch_add(&p->ledger->n_refused, 1);
@@ -125,7 +201,7 @@ static void *run_sending(void *context)
     const struct order *order = &sending->order;
     enum err err = order->kind == ORDER_SEND ? client_submit(p->c, order->job_id, order->n_tasks).err
                                              : client_poll(p->c, "w", p->incarnation, 1).err;
-    tell(p, order->kind == ORDER_SEND ? FACT_ANSWERED : FACT_POLLED, order->job_id, 0, err);
+    tell(p, order->kind == ORDER_SEND ? FACT_ANSWERED : FACT_POLLED, order->job_id, err);
     mem_free(sending);
     return NULL;
 }
@@ -155,8 +231,33 @@ static bool work(struct process *p)
     if (done.err != ERR_OK || done.refusal != REFUSE_NONE) {
         return false;
     }
-    tell(p, FACT_DONE, got.tasks[0].job_id, got.tasks[0].task, ERR_OK);
+    tell_done(p, &got.tasks[0]);
     return true;
+}
+
+static void hold(struct process *p)
+{
+    while (atomic_load(&p->n_held) > 0 && !atomic_load(&p->are_held)) {
+        clocks_pause(1); /* some have not noticed yet that they were released */
+    }
+    atomic_store(&p->are_held, true);
+    while (atomic_load(&p->n_held) < p->n_clients) {
+        clocks_pause(1);
+    }
+}
+
+static enum err compare(struct process *p, char *why, size_t why_size)
+{
+    int64_t until_ms = clocks_mono_ms() + COMPARE_MS_MAX;
+    uint32_t n_different = 0;
+    for (;;) {
+        enum err err = client_compare(p->c, p->url, why, why_size);
+        n_different += err == ERR_DATA_LOSS;
+        if (err == ERR_OK || n_different >= COMPARE_TRIES || clocks_mono_ms() >= until_ms) {
+            return err;
+        }
+        clocks_pause(5);
+    }
 }
 
 static void obey(struct process *p, const struct order *order, struct order_answer *out)
@@ -165,14 +266,26 @@ static void obey(struct process *p, const struct order *order, struct order_answ
     case ORDER_SUBMIT:
         out->answer = client_submit(p->c, order->job_id, order->n_tasks);
         if (out->answer.err == ERR_OK) {
-            tell(p, FACT_SUBMITTED, order->job_id, 0, ERR_OK);
+            tell(p, FACT_SUBMITTED, order->job_id, ERR_OK);
         }
         break;
     case ORDER_CANCEL:
-        out->answer = client_cancel(p->c, order->job_id);
+        out->answer = cancel(p, order->job_id);
         break;
     case ORDER_STATUS:
         out->answer = client_status(p->c, order->job_id);
+        break;
+    case ORDER_KNOWS:
+        out->is_known = client_knows(p->c, order->job_id);
+        break;
+    case ORDER_HOLD:
+        hold(p);
+        break;
+    case ORDER_RELEASE:
+        atomic_store(&p->are_held, false);
+        break;
+    case ORDER_COMPARE:
+        out->answer.err = compare(p, out->difference, sizeof out->difference);
         break;
     case ORDER_WORK:
         out->has_worked = work(p);
@@ -186,7 +299,7 @@ static void obey(struct process *p, const struct order *order, struct order_answ
         break;
     }
     out->view = (struct node_view){.epoch = coordinator_epoch(p->c),
-                                   .gave_up = coordinator_gave_up(p->c),
+                                   .gave_up = coordinator_gave_up(p->c, NULL),
                                    .date_ms = clocks_date_ms(),
                                    .stats = coordinator_stats(p->c)};
 }
@@ -209,6 +322,9 @@ static _Noreturn void run_process(const struct node *node, const struct node_opt
     static struct process process;
     static struct client clients[CLIENTS_MAX];
     pthread_t threads[CLIENTS_MAX];
+    process.url = options->url;
+    process.n_clients = options->n_clients;
+    process.are_held = options->are_held;
     process.ledger = node->ledger;
     process.number = node->number;
     snprintf(process.incarnation, sizeof process.incarnation, "one-%u", node->number);
@@ -353,6 +469,47 @@ struct client_answer node_cancel(const struct node *node, const char *job_id)
 struct client_answer node_status(const struct node *node, const char *job_id)
 {
     return ask(node, ORDER_STATUS, job_id, 0).answer;
+}
+
+bool node_knows(const struct node *node, const char *job_id)
+{
+    return ask(node, ORDER_KNOWS, job_id, 0).is_known;
+}
+
+bool node_await_knowing(const struct node *node, const char *job_id, int64_t ms)
+{
+    int64_t until_ms = clocks_mono_ms() + ms;
+    while (!node_knows(node, job_id)) {
+        if (clocks_mono_ms() >= until_ms) {
+            return false;
+        }
+        clocks_pause(2);
+    }
+    return true;
+}
+
+void node_hold(const struct node *node)
+{
+    ask(node, ORDER_HOLD, "", 0);
+}
+
+void node_release(const struct node *node)
+{
+    ask(node, ORDER_RELEASE, "", 0);
+}
+
+enum err node_compare(const struct node *node)
+{
+    return ask(node, ORDER_COMPARE, "", 0).answer.err;
+}
+
+void node_check_equal(const struct node *node)
+{
+    struct order_answer answer = ask(node, ORDER_COMPARE, "", 0);
+    if (answer.answer.err != ERR_OK) {
+        print_error("memory and store differ: %s\n", answer.difference);
+    }
+    CHECK_ERR(answer.answer.err, ERR_OK);
 }
 
 bool node_work(const struct node *node)

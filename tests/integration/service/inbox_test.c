@@ -109,3 +109,25 @@ TEST(a_job_id_that_is_none_is_refused_in_the_transaction)
     peer_deinit(&p);
     server_remove(&server);
 }
+
+TEST(trap_29_an_entry_that_the_database_refuses_does_not_depose_leader_after_leader)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url);
+    free(server_sql(&server, "ALTER TABLE capstan.jobs ADD CHECK (job_id NOT LIKE 'poison%')"));
+    long long epoch = server_number(&server, "SELECT epoch FROM capstan.cluster_leader");
+    leave(&server, "", "poison", "");
+    leave(&server, "", "good", "");
+    await_job(&p, "good");
+    int64_t until_ms = clock_mono_ms() + 60000;
+    while (server_number(&server, "SELECT count(*) FROM capstan.inbox") > 0) {
+        CHECK(clock_mono_ms() < until_ms);
+    }
+    CHECK(server_number(&server, "SELECT epoch FROM capstan.cluster_leader") - epoch <= 6);
+    leave(&server, "", "later", "");
+    await_job(&p, "later");
+    peer_deinit(&p);
+    server_remove(&server);
+}

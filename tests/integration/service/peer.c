@@ -186,25 +186,17 @@ const char *peer_inputs(struct peer *peer, const struct pb_task_assignment *task
     return text;
 }
 
-const char *peer_report(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
-                        Capstan__V1__TaskState state, const char *text)
+static const char *send_report(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                               struct pb_task_report *report)
 {
     struct pb_report_task_status_request *request = peer_message(peer, PB_REPORT_TASK_STATUS_REQUEST);
     struct pb_report_task_status_response *response = NULL;
-    struct pb_task_report *report = peer_message(peer, PB_TASK_REPORT);
     report->ref = peer_message(peer, PB_ATTEMPT_REF);
     report->ref->query_id = task->query_id;
     report->ref->stage_id = task->stage_id;
     report->ref->task_id = task->task_id;
     report->ref->attempt = task->attempt;
     report->ref->lease_token = task->lease_token;
-    report->state = state;
-    if (state == CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED) {
-        report->result_json.data = (uint8_t *)(uintptr_t)text;
-        report->result_json.len = strlen(text);
-    } else {
-        report->message = arena_strdup(&peer->arena, text);
-    }
     request->worker_id = arena_strdup(&peer->arena, worker_id);
     request->incarnation = arena_strdup(&peer->arena, "i1");
     request->reports = &report;
@@ -213,6 +205,35 @@ const char *peer_report(struct peer *peer, const char *worker_id, const struct p
               ERR_OK);
     CHECK_UINT(response->n_outcomes, 1);
     return response->outcomes[0]->accepted ? "" : response->outcomes[0]->reason;
+}
+
+static void set_result(struct pb_task_report *report, const char *result)
+{
+    report->result_json.data = (uint8_t *)(uintptr_t)result;
+    report->result_json.len = strlen(result);
+}
+
+const char *peer_report(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                        Capstan__V1__TaskState state, const char *text)
+{
+    struct pb_task_report *report = peer_message(peer, PB_TASK_REPORT);
+    report->state = state;
+    if (state == CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED) {
+        set_result(report, text);
+    } else {
+        report->message = arena_strdup(&peer->arena, text);
+    }
+    return send_report(peer, worker_id, task, report);
+}
+
+const char *peer_report_failure(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                                const char *message, const char *result)
+{
+    struct pb_task_report *report = peer_message(peer, PB_TASK_REPORT);
+    report->state = CAPSTAN__V1__TASK_STATE__TASK_STATE_FAILED;
+    report->message = arena_strdup(&peer->arena, message);
+    set_result(report, result);
+    return send_report(peer, worker_id, task, report);
 }
 
 struct pb_query_status *peer_status(struct peer *peer, const char *job_id, uint32_t wait_ms)

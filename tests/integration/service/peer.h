@@ -47,6 +47,10 @@ const char *peer_inputs(struct peer *peer, const struct pb_task_assignment *task
 const char *peer_report(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
                         Capstan__V1__TaskState state, const char *result_or_message);
 
+/* Reports a failure that leaves something behind. */
+const char *peer_report_failure(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                                const char *message, const char *result);
+
 struct pb_query_status *peer_status(struct peer *peer, const char *job_id, uint32_t wait_ms);
 /* All payloads of the results, from the offset on, joined. */
 const char *peer_results(struct peer *peer, const char *job_id, uint64_t offset);

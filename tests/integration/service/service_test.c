@@ -324,3 +324,25 @@ TEST(an_escaped_template_loses_its_escape_in_a_task_without_parents)
     CHECK_STR(peer_inputs(&p, peer_take(&p, "w1", "a")), "{\"argv\":[\"echo\",\"${results.x}\"]}");
     peer_deinit(&p);
 }
+
+TEST(what_a_failed_task_left_is_kept_beside_its_message)
+{
+    struct peer p;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    const char *job = peer_submit(
+        &p,
+        "{\"tasks\":[{\"name\":\"a\",\"executor\":\"command\",\"inputs\":{\"argv\":[\"false\"]},\"retry\":{\"max_attempts\":1}}]}");
+    const struct pb_task_assignment *a = peer_take(&p, "w1", "a");
+    CHECK_STR(peer_report_failure(&p, "w1", a, "exit code 1", "{\"stderr\":\"oh no\"}"), "");
+    CHECK_INT(peer_status(&p, job, 10000)->state, JOB_HAS_FAILED);
+    struct pb_list_tasks_request *request = peer_message(&p, PB_LIST_TASKS_REQUEST);
+    struct pb_list_tasks_response *tasks = NULL;
+    request->query_id = arena_strdup(&p.arena, job);
+    CHECK_ERR(peer_call(&p, "ControlPlane/ListTasks", request, PB_LIST_TASKS_RESPONSE, &tasks), ERR_OK);
+    CHECK_STR(tasks->tasks[0]->message, "exit code 1");
+    CHECK_UINT(tasks->tasks[0]->result_json.len, 18);
+    CHECK_MEM(tasks->tasks[0]->result_json.data, "{\"stderr\":\"oh no\"}", 18);
+    CHECK_STR(peer_results(&p, job, 0), "{\"a\":null}"); /* a failed task has no result */
+    peer_deinit(&p);
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// e2e-workers.js - what a thousand idle workers cost a coordinator: real connections, heartbeats and long polls.
+// workers.js - what a thousand idle workers cost a coordinator: real connections, heartbeats and long polls.
 //
-//   node bench/e2e-workers.js [--workers 1000] [--seconds 20] [--binary build/release/bin/capstan] [--store URL]
+//   node bench/workers.js [--workers 1000] [--seconds 20] [--binary build/release/bin/capstan] [--store URL]
 //                             [--json]
 //
 // Each worker is the one of examples/javascript, with two connections of its own, as processes of their own would have.
