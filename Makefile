@@ -19,6 +19,7 @@ needs_rpc := rpc base
 needs_duck := duck base
 needs_query := query duck base
 needs_exchange := exchange rpc wire core base
+needs_exchange_sql := exchange duck rpc wire core base
 needs_exec := exec base
 needs_http := http base
 needs_coordinator := coordinator store rpc wire core base
@@ -88,10 +89,14 @@ sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcar
 # borrows from other tests.
 tests_postgres := store
 fuzz_config    := cli
+fuzz_plan_json := query
+fuzz_physical_plan := query
 fuzz_arrow_ipc := exchange
 fuzz_shuffle_frame := exchange
 bench_store    := coordinator
 tests_service := coordinator
+tests_exchange := exchange_sql
+bench_exchange := exchange_sql
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
 borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) \
                        tests/integration/postgres/server.c $(borrows_store)

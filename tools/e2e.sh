@@ -3,6 +3,7 @@
 #
 #   --binary FILE    the capstan to test, else build/release/bin/capstan
 #   --rounds N       chaos strikes N times in each test, and long tests are run, too (./dev soak); else a few times
+#   --seed N         what chaos chooses with; a test that fails prints the one that it had
 #   NAME             only tests with NAME in their name
 #
 # Needs the packages of examples/javascript, which are installed once, as pinned in its package-lock.json. The last line of
@@ -16,6 +17,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$2 && shift ;;
     --rounds) export CAPSTAN_E2E_ROUNDS="$2" && shift ;;
+    --seed) export CAPSTAN_E2E_SEED="$2" && shift ;;
     -*)
         echo "e2e.sh: unknown option '$1'" >&2
         exit 2

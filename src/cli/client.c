@@ -38,6 +38,8 @@ struct search {
     int64_t pause_ms;
     uint32_t tried; /* servers since the last pause */
     struct error last;
+    bool is_answered;               /* `last` is what a coordinator said; from then on, no failure of the network is */
+    char from[VALUE_ADDRESS_BYTES]; /* which one */
 };
 
 struct client_stream {
@@ -160,15 +162,33 @@ static void wait_ms(int64_t ms)
 
 static enum err give_up(const struct client *client, const struct search *search, struct error *e)
 {
+    const char *servers = client->options.servers;
     if (search->last.code == ERR_PRECONDITION) {
-        error_set(e, ERR_UNAVAILABLE, "no coordinator leads at the moment (asked %s)", client->options.servers);
+        error_set(e, ERR_UNAVAILABLE, "no coordinator leads at the moment (asked %s)", servers);
         error_hint(e, "is its store reachable? 'capstan leader' tells when there is one");
+    } else if (search->is_answered) {
+        error_set(e, ERR_UNAVAILABLE, "the coordinator at %s answers, but cannot serve this at the moment: %s",
+                  search->from, search->last.message);
+        error_hint(e, "%s",
+                   search->last.hint[0] != '\0' ? search->last.hint
+                                                : "is its store reachable? its log says more; --timeout waits longer");
     } else {
-        error_set(e, ERR_UNAVAILABLE, "cannot reach a coordinator at %s: %s", client->options.servers,
-                  search->last.message);
-        error_hint(e, "start one with 'capstan up', or say where it is with --server HOST:PORT");
+        error_set(e, ERR_UNAVAILABLE, "cannot reach a coordinator at %s: %s", servers, search->last.message);
+        error_hint(e, "%s",
+                   client->options.tls ? "does it use TLS? if not, leave out --tls, --tls-ca and --tls-cert"
+                                       : "start one with 'capstan up', or say where it is with --server HOST:PORT");
     }
     return ERR_UNAVAILABLE;
+}
+
+/* What a coordinator said is worth more to a person than that another one is not there. */
+static void remember(const struct client *client, struct search *search, const struct error *problem, bool is_answered)
+{
+    if (is_answered || !search->is_answered) {
+        search->last = *problem;
+        search->is_answered = is_answered;
+        snprintf(search->from, sizeof search->from, "%s", client_server(client));
+    }
 }
 
 /*
@@ -176,8 +196,9 @@ static enum err give_up(const struct client *client, const struct search *search
  * without a pause; after a whole round there is one, which grows.
  */
 static enum err search_next(struct client *client, struct search *search, const struct error *problem,
-                            const char *leader, struct error *e)
+                            const struct rpc_trailer *trailer, struct error *e)
 {
+    const char *leader = trailer->leader;
     /* A server that stops cancels the calls that it holds. After a cancel of our own, the next try fails with the plain
      * text of the code, before it is sent. */
     bool was_dropped = problem->code == ERR_CANCELED && strcmp(problem->message, err_text(ERR_CANCELED)) != 0;
@@ -190,7 +211,7 @@ static enum err search_next(struct client *client, struct search *search, const 
         *e = *problem;
         return problem->code;
     }
-    search->last = *problem;
+    remember(client, search, problem, trailer->is_answered);
     if (now_ms >= search->deadline_ms) {
         return give_up(client, search, e);
     }
@@ -251,7 +272,7 @@ enum err client_call(struct client *client, const struct client_call *call, stru
             break;
         }
         problem.code = err;
-        err = search_next(client, &search, &problem, trailer.leader, e);
+        err = search_next(client, &search, &problem, &trailer, e);
         if (err != ERR_OK) {
             break;
         }
@@ -311,7 +332,7 @@ enum err client_stream_next(struct client_stream *s, struct arena *arena, void *
         }
         rpc_stream_close(s->stream);
         s->stream = NULL;
-        err = search_next(s->client, &s->search, &problem, trailer.leader, e);
+        err = search_next(s->client, &s->search, &problem, &trailer, e);
         if (err != ERR_OK) {
             return err;
         }

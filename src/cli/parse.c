@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/suggest.h"
+#include "cli/value.h"
 
 /* A flag as it was found on the command line. */
 struct word {
@@ -205,6 +206,18 @@ static enum err check_action(const struct cli *cli, struct error *e)
     return ERR_INVALID;
 }
 
+/* A coordinator would refuse it, too, but by the name that the field has on the wire. */
+static enum err check_job(const struct cli *cli, struct error *e)
+{
+    struct error why = {0};
+    if (value_job_id(cli->args[0], &why) == ERR_OK) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_INVALID, "%s: '%.100s' is no job id: %s", cli->verb->name, cli->args[0], why.message);
+    error_hint(e, "'capstan jobs' lists jobs with their ids");
+    return ERR_INVALID;
+}
+
 static enum err check_arguments(const struct cli *cli, struct error *e)
 {
     const struct verb *verb = cli->verb;
@@ -215,7 +228,7 @@ static enum err check_arguments(const struct cli *cli, struct error *e)
         }
     }
     if (cli->n_args >= verb->args_min && cli->n_args <= verb->args_max) {
-        return ERR_OK;
+        return verb->takes_job && cli->n_args > 0 ? check_job(cli, e) : ERR_OK;
     }
     if (cli->n_args > verb->args_max) {
         error_set(e, ERR_INVALID, "%s: unexpected argument '%s'", verb->name, cli->args[verb->args_max]);

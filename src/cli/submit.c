@@ -6,10 +6,13 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/pretty.h"
+#include "cli/text.h"
 #include "cli/value.h"
 #include "wire/json_shape.h"
 #include "wire/template.h"
 #include "wire/tree.h"
+
+#define FAILED_TASKS_SHOWN 10
 
 static void add_params(struct cli *cli, const char *option, bool is_json, struct template_param *params, uint32_t *n)
 {
@@ -159,4 +162,50 @@ enum err results_print(struct cli *cli, const char *job_id, struct error *e)
     client_stream_close(stream);
     arena_deinit(&arena);
     return err;
+}
+
+/* ---- failures ---- */
+
+/* One line for each of the first tasks that failed. */
+static void append_failures(struct cli *cli, const char *job_id, struct error *e)
+{
+    struct pb_list_tasks_request *request = cli_message(cli, PB_LIST_TASKS_REQUEST);
+    struct pb_list_tasks_response *response = NULL;
+    request->query_id = (char *)job_id;
+    request->state = (char *)"failed";
+    request->limit = FAILED_TASKS_SHOWN;
+    if (cli_call(cli, "/capstan.v1.ControlPlane/ListTasks", PB_LIST_TASKS_RESPONSE, request, &response,
+                 &(struct error){0}) != ERR_OK) {
+        return;
+    }
+    struct buf lines = {0};
+    for (size_t i = 0; i < response->n_tasks; i++) {
+        const struct pb_task_status *task = response->tasks[i];
+        buf_char(&lines, '\n');
+        text_clean(&lines, task->name);
+        buf_text(&lines, ": ");
+        text_clean(&lines, task->message);
+    }
+    if (lines.n > 0) {
+        error_set(e, e->code, "%s%s", e->message, lines.data);
+    }
+    buf_deinit(&lines);
+}
+
+int job_report_failure(struct cli *cli, const struct pb_query_status *status)
+{
+    struct error e = {0};
+    fflush(cli->out); /* where both go to one terminal, results come first */
+    error_set(&e, ERR_PRECONDITION, "job %s %s", status->query_id,
+              status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_CANCELED ? "was canceled" : "failed");
+    if (status->message[0] != '\0') {
+        error_set(&e, ERR_PRECONDITION, "%s: %s", e.message, status->message);
+    }
+    if (status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED) {
+        append_failures(cli, status->query_id, &e);
+        error_hint(&e, "'capstan tasks %s' shows each task, 'capstan retry %s' tries again", status->query_id,
+                   status->query_id);
+    }
+    cli_fail(cli, &e);
+    return EXIT_JOB_FAILED;
 }

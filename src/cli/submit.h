@@ -1,5 +1,5 @@
 /*
- * submit.h - a task tree from a file to a job, for `run` and `submit`.
+ * submit.h - a task tree from a file to a job, for `run` and `submit`; what became of one, for `run` and `results`.
  *
  * The job's id is made here, so that a submit whose answer was lost can be repeated: the coordinator knows the id.
  *
@@ -41,7 +41,10 @@ void submit_print_state(struct cli *cli, const char *job_id, Capstan__V1__QueryS
 /* The names of its tasks in the tree's order; NULL and 0 if the tree is not right, which the coordinator will say. */
 const char *const *submit_names(struct cli *cli, const struct submission *submission, uint32_t *out_n);
 
-/* Prints the results of a job that succeeded, laid out for people unless --json. */
+/* Prints the results that a job which has ended has, laid out for people unless --json. */
 MUST_USE enum err results_print(struct cli *cli, const char *job_id, struct error *e);
+
+/* Says that the job failed or was canceled, why, and which tasks failed first. Returns EXIT_JOB_FAILED. */
+int job_report_failure(struct cli *cli, const struct pb_query_status *status);
 
 #endif

@@ -170,12 +170,25 @@ static const char *split_address(const char *text, size_t *out_host_n)
     return colon + 1;
 }
 
-enum err value_id(const char *text, struct error *e)
+static bool is_plain(const char *text, size_t n_max)
 {
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t n = strspn(text, good);
-    if (n == 0 || text[n] != '\0' || n > LIMIT_WORKER_ID_BYTES) {
+    return n > 0 && text[n] == '\0' && n <= n_max;
+}
+
+enum err value_id(const char *text, struct error *e)
+{
+    if (!is_plain(text, LIMIT_WORKER_ID_BYTES)) {
         return error_set(e, ERR_INVALID, "a name has 1 to %d letters, digits, '.', '_' or '-'", LIMIT_WORKER_ID_BYTES);
+    }
+    return ERR_OK;
+}
+
+enum err value_job_id(const char *text, struct error *e)
+{
+    if (!is_plain(text, LIMIT_ID_BYTES)) {
+        return error_set(e, ERR_INVALID, "it has 1 to %d letters, digits, '.', '_' or '-'", LIMIT_ID_BYTES);
     }
     return ERR_OK;
 }
@@ -241,6 +254,37 @@ bool address_is_loopback(const char *address)
     }
     /* Four numbers; a name that only begins like one, such as 127.example.org, is somewhere else. */
     return n >= 9 && strncmp(address, "127.", 4) == 0 && strspn(address, "0123456789.") == n;
+}
+
+bool address_is_wildcard(const char *address)
+{
+    size_t n = 0;
+    if (split_address(address, &n) == NULL) {
+        return false;
+    }
+    /* Zeros in all their spellings: 0.0.0.0, 0, [::], [0:0::0], [::0.0.0.0]. */
+    bool is_bracketed = address[0] == '[';
+    return strspn(address, is_bracketed ? "[0:.]" : "0.") >= n;
+}
+
+enum err address_check_advertise(const struct advertise_rule *rule, struct error *e)
+{
+    const char *port = rule->advertise == NULL ? NULL : strrchr(rule->advertise, ':');
+    if (rule->advertise == NULL && !address_is_wildcard(rule->listen)) {
+        return ERR_OK;
+    }
+    if (rule->advertise == NULL) {
+        error_set(e, ERR_INVALID, "%s is no address that others can connect to: --advertise must say which is",
+                  rule->listen);
+    } else if (address_is_wildcard(rule->advertise)) {
+        error_set(e, ERR_INVALID, "--advertise: %s is no address that others can connect to", rule->advertise);
+    } else if (port != NULL && strcmp(port, ":0") == 0 && !rule->may_lack_port) {
+        error_set(e, ERR_INVALID, "--advertise: %s has no port that others can connect to", rule->advertise);
+    } else {
+        return ERR_OK;
+    }
+    error_hint(e, "--advertise HOST:PORT, with the name or address by which other machines reach this one");
+    return ERR_INVALID;
 }
 
 enum err address_check_listen(const struct listen_rule *rule, struct error *e)

@@ -41,6 +41,9 @@ MUST_USE enum err value_pair(const char *text, size_t *out_name_n, struct error 
 /* The name of a node: letters, digits, '.', '_' and '-', at most LIMIT_WORKER_ID_BYTES. */
 MUST_USE enum err value_id(const char *text, struct error *e);
 
+/* The id of a job: the same letters, at most LIMIT_ID_BYTES. */
+MUST_USE enum err value_job_id(const char *text, struct error *e);
+
 /* HOST:PORT, where an IPv6 address stands in brackets. */
 MUST_USE enum err value_address(const char *text, struct error *e);
 
@@ -52,6 +55,9 @@ bool value_list_at(const char *list, uint32_t i, char *out, size_t size);
 
 /* Whether the address can be reached from this machine only: 127.0.0.0/8, [::1] or localhost. */
 bool address_is_loopback(const char *address);
+
+/* Whether it stands for all addresses of this machine: 0.0.0.0 or [::]. Nobody can connect to that from elsewhere. */
+bool address_is_wildcard(const char *address);
 
 struct listen_rule {
     const char *address;
@@ -65,5 +71,14 @@ struct listen_rule {
  * for every process that listens.
  */
 MUST_USE enum err address_check_listen(const struct listen_rule *rule, struct error *e);
+
+struct advertise_rule {
+    const char *listen;
+    const char *advertise; /* NULL: not given */
+    bool may_lack_port;    /* port 0 stands for the one that it listens on */
+};
+
+/* Refuses an address that is told to others and that they could not connect to. */
+MUST_USE enum err address_check_advertise(const struct advertise_rule *rule, struct error *e);
 
 #endif

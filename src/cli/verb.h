@@ -61,6 +61,7 @@ struct verb {
     uint32_t args_min;   /* arguments that are no flags */
     uint32_t args_max;
     bool takes_files; /* its arguments are names of files */
+    bool takes_job;   /* its first argument, if there is one, is the id of a job */
     unsigned groups;  /* enum verb_group, ored */
     const struct option *options;
     uint32_t n_options;

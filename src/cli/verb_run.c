@@ -10,14 +10,12 @@
 #include "cli/client.h"
 #include "cli/interrupt.h"
 #include "cli/submit.h"
-#include "cli/text.h"
 #include "cli/verbs.h"
 #include "cli/watch.h"
 #include "wire/json_shape.h"
 
 #define CANCEL_TRIES 5
 #define CANCEL_PAUSE_MS 200
-#define FAILED_TASKS_SHOWN 10
 
 /*
  * A submit that was under way when Ctrl-C came may arrive after the first cancel, which then finds no job; hence a few
@@ -48,54 +46,11 @@ static int cancel_job(struct cli *cli, struct interrupt *interrupt, const char *
     return EXIT_INTERRUPTED;
 }
 
-/* One line for each of the first tasks that failed. */
-static void append_failures(struct cli *cli, const char *job_id, struct error *e)
-{
-    struct pb_list_tasks_request *request = cli_message(cli, PB_LIST_TASKS_REQUEST);
-    struct pb_list_tasks_response *response = NULL;
-    request->query_id = (char *)job_id;
-    request->state = (char *)"failed";
-    request->limit = FAILED_TASKS_SHOWN;
-    if (cli_call(cli, "/capstan.v1.ControlPlane/ListTasks", PB_LIST_TASKS_RESPONSE, request, &response,
-                 &(struct error){0}) != ERR_OK) {
-        return;
-    }
-    struct buf lines = {0};
-    for (size_t i = 0; i < response->n_tasks; i++) {
-        const struct pb_task_status *task = response->tasks[i];
-        buf_char(&lines, '\n');
-        text_clean(&lines, task->name);
-        buf_text(&lines, ": ");
-        text_clean(&lines, task->message);
-    }
-    if (lines.n > 0) {
-        error_set(e, e->code, "%s%s", e->message, lines.data);
-    }
-    buf_deinit(&lines);
-}
-
-static int report_failure(struct cli *cli, const struct pb_query_status *status)
-{
-    struct error e = {0};
-    error_set(&e, ERR_PRECONDITION, "job %s %s", status->query_id,
-              status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_CANCELED ? "was canceled" : "failed");
-    if (status->message[0] != '\0') {
-        error_set(&e, ERR_PRECONDITION, "%s: %s", e.message, status->message);
-    }
-    if (status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED) {
-        append_failures(cli, status->query_id, &e);
-        error_hint(&e, "'capstan tasks %s' shows each task, 'capstan retry %s' tries again", status->query_id,
-                   status->query_id);
-    }
-    cli_fail(cli, &e);
-    return EXIT_JOB_FAILED;
-}
-
 static int finish(struct cli *cli, const struct submission *submission, const struct watch_result *result)
 {
     struct error e = {0};
     if (result->status->state != CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED) {
-        return report_failure(cli, result->status);
+        return job_report_failure(cli, result->status);
     }
     if (results_print(cli, submission->job_id, &e) != ERR_OK) {
         return cli_fail(cli, &e);

@@ -63,7 +63,8 @@ double duck_progress(struct duck_connection *connection);
 /*
  * Runs SQL, which may be several statements, and drops the result. Errors, here and below: ERR_INVALID for what the
  * user can mend (syntax, unknown names, casts, overflow), ERR_NOT_FOUND for a missing file, ERR_EXHAUSTED for memory or
- * disk, ERR_CANCELED after duck_interrupt, ERR_INTERNAL else; the message is DuckDB's.
+ * disk, ERR_CANCELED after duck_interrupt, ERR_INTERNAL else; the message is DuckDB's. Now and then DuckDB loses the reason
+ * of a failure (it says that it was interrupted): ERR_INTERNAL, so that it is worth another try.
  */
 MUST_USE enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e);
 
@@ -77,14 +78,14 @@ struct duck_text {
 typedef enum err duck_row_fn(void *context, const struct duck_text *values, uint32_t n, struct error *e);
 
 /*
- * Runs one statement for a small result and hands out its rows as texts, which are valid during the call only. Columns
+ * Runs SQL for a small result, that of its last statement, and hands out its rows as texts, which are valid during the call only. Columns
  * must be VARCHAR, BOOLEAN, a whole number of up to 64 bits or DOUBLE; cast others. `args` are bound to $1, $2, … as
  * VARCHAR.
  */
 MUST_USE enum err duck_rows(struct duck_connection *connection, const char *sql, const struct duck_text *args,
                             uint32_t n_args, duck_row_fn *row, void *context, struct error *e);
 
-/* Starts one statement whose result is read in pieces while DuckDB works. */
+/* Runs SQL; the result of its last statement is read in pieces while DuckDB works. */
 MUST_USE enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out,
                              struct error *e);
 

@@ -8,6 +8,7 @@
 
 #include <duckdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/buf.h"
 #include "duck/duck.h"
@@ -45,6 +46,7 @@
     X(destroy_extracted)                                                                                               \
     X(pending_prepared_streaming)                                                                                      \
     X(pending_error)                                                                                                   \
+    X(execute_prepared)                                                                                                \
     X(execute_pending)                                                                                                 \
     X(destroy_pending)                                                                                                 \
     X(fetch_chunk)                                                                                                     \
@@ -131,14 +133,18 @@ struct duck {
 struct duck_connection {
     struct duck *duck;
     duckdb_connection connection;
-    struct duck_table *tables; /* what is registered */
+    struct duck_table *tables;  /* what is registered */
+    atomic_bool is_interrupted; /* somebody has called duck_interrupt since the statement began */
 };
 
+/* Says that a statement begins: interrupts of earlier ones do not count for it. */
+void duck__begin(struct duck_connection *connection);
+
 /* Sets `e` to what DuckDB says went wrong. `text` may be NULL. */
-enum err duck__fail(struct error *e, const char *text);
+enum err duck__fail(struct duck_connection *connection, struct error *e, const char *text);
 
 /* Takes DuckDB's other form of an error, which may be none, and frees it. */
-MUST_USE enum err duck__take_error(duckdb_error_data data, struct error *e);
+MUST_USE enum err duck__take_error(struct duck_connection *connection, duckdb_error_data data, struct error *e);
 
 /* A table function with one VARCHAR parameter and projection pushdown; `duck` is its extra info. */
 duckdb_table_function duck__new_function(struct duck *duck, const char *name, duckdb_table_function_bind_t bind,

@@ -90,6 +90,7 @@ enum err duck_connect(struct duck *duck, struct duck_connection **out, struct er
     struct duck_connection *made = mem_calloc(1, sizeof(*made));
     made->duck = duck;
     made->connection = connection;
+    atomic_init(&made->is_interrupted, false);
     *out = made;
     return ERR_OK;
 }
@@ -104,8 +105,14 @@ void duck_disconnect(struct duck_connection *connection)
     mem_free(connection);
 }
 
+void duck__begin(struct duck_connection *connection)
+{
+    atomic_store(&connection->is_interrupted, false);
+}
+
 void duck_interrupt(struct duck_connection *connection)
 {
+    atomic_store(&connection->is_interrupted, true);
     duck__api.interrupt(connection->connection);
 }
 
@@ -167,19 +174,24 @@ static enum err err_of(const char *text)
     return ERR_INTERNAL;
 }
 
-enum err duck__fail(struct error *e, const char *text)
+/*
+ * When one of its threads fails, DuckDB stops the others as an interrupt does, and now and then it is their error that
+ * comes out. So an interrupt that nobody asked for is a failure whose reason is lost.
+ */
+enum err duck__fail(struct duck_connection *connection, struct error *e, const char *text)
 {
-    if (text == NULL) {
-        return error_set(e, ERR_INTERNAL, "DuckDB failed and does not say why");
+    enum err err = text != NULL ? err_of(text) : ERR_INTERNAL;
+    if (text == NULL || (err == ERR_CANCELED && !atomic_load(&connection->is_interrupted))) {
+        return error_set(e, ERR_INTERNAL, "DuckDB ended the statement and does not say why");
     }
-    return error_set(e, err_of(text), "%s", text);
+    return error_set(e, err, "%s", text);
 }
 
-enum err duck__take_error(duckdb_error_data data, struct error *e)
+enum err duck__take_error(struct duck_connection *connection, duckdb_error_data data, struct error *e)
 {
     enum err err = ERR_OK;
     if (data != NULL && duck__api.error_data_has_error(data)) {
-        err = duck__fail(e, duck__api.error_data_message(data));
+        err = duck__fail(connection, e, duck__api.error_data_message(data));
     }
     duck__api.destroy_error_data(&data);
     return err;

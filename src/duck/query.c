@@ -14,6 +14,7 @@
 #include "duck/duck_internal.h"
 
 struct duck_result {
+    struct duck_connection *connection;
     duckdb_prepared_statement statement;
     duckdb_result result;
     bool has_result;
@@ -25,8 +26,9 @@ enum err duck_run(struct duck_connection *connection, const char *sql, struct er
 {
     duckdb_result result = {0};
     enum err err = ERR_OK;
+    duck__begin(connection);
     if (duck__api.query(connection->connection, sql, &result) != DuckDBSuccess) {
-        err = duck__fail(e, duck__api.result_error(&result));
+        err = duck__fail(connection, e, duck__api.result_error(&result));
     }
     duck__api.destroy_result(&result);
     return err;
@@ -51,7 +53,10 @@ static enum err bind_args(duckdb_prepared_statement statement, const struct duck
     return ERR_OK;
 }
 
-/* Prepares exactly one statement. */
+/*
+ * Prepares the last statement, after running those before it. There is more than one even where the user wrote one: PIVOT
+ * makes a type first.
+ */
 static enum err prepare(struct duck_connection *connection, const char *sql, duckdb_prepared_statement *out,
                         struct error *e)
 {
@@ -60,11 +65,20 @@ static enum err prepare(struct duck_connection *connection, const char *sql, duc
     enum err err = ERR_OK;
     if (n == 0) {
         const char *text = duck__api.extract_statements_error(statements);
-        err = text != NULL ? duck__fail(e, text) : error_set(e, ERR_INVALID, "there is no statement in the SQL");
-    } else if (n > 1) {
-        err = error_set(e, ERR_INVALID, "one statement is expected, not %" PRIu64, (uint64_t)n);
-    } else if (duck__api.prepare_extracted_statement(connection->connection, statements, 0, out) != DuckDBSuccess) {
-        err = duck__fail(e, duck__api.prepare_error(*out));
+        err = text != NULL ? duck__fail(connection, e, text)
+                           : error_set(e, ERR_INVALID, "there is no statement in the SQL");
+    }
+    for (idx_t i = 0; i < n && err == ERR_OK; i++) {
+        duckdb_result result = {0};
+        duck__api.destroy_prepare(out);
+        if (duck__api.prepare_extracted_statement(connection->connection, statements, i, out) != DuckDBSuccess) {
+            err = duck__fail(connection, e, duck__api.prepare_error(*out));
+        } else if (i + 1 < n) {
+            if (duck__api.execute_prepared(*out, &result) != DuckDBSuccess) {
+                err = duck__fail(connection, e, duck__api.result_error(&result));
+            }
+            duck__api.destroy_result(&result);
+        }
     }
     duck__api.destroy_extracted(&statements);
     return err;
@@ -74,6 +88,8 @@ static enum err start(struct duck_connection *connection, const char *sql, const
                       uint32_t n_args, struct duck_result *result, struct error *e)
 {
     duckdb_pending_result pending = NULL;
+    duck__begin(connection);
+    result->connection = connection;
     enum err err = prepare(connection, sql, &result->statement, e);
     if (err == ERR_OK) {
         err = bind_args(result->statement, args, n_args, e);
@@ -82,11 +98,11 @@ static enum err start(struct duck_connection *connection, const char *sql, const
         return err;
     }
     if (duck__api.pending_prepared_streaming(result->statement, &pending) != DuckDBSuccess) {
-        err = duck__fail(e, duck__api.pending_error(pending));
+        err = duck__fail(connection, e, duck__api.pending_error(pending));
     } else {
         result->has_result = true;
         if (duck__api.execute_pending(pending, &result->result) != DuckDBSuccess) {
-            err = duck__fail(e, duck__api.result_error(&result->result));
+            err = duck__fail(connection, e, duck__api.result_error(&result->result));
         }
     }
     duck__api.destroy_pending(&pending);
@@ -112,7 +128,7 @@ static enum err fetch(struct duck_result *result, duckdb_data_chunk *out, struct
         result->is_ended = true;
         const char *text = duck__api.result_error(&result->result);
         if (text != NULL && text[0] != '\0') {
-            return duck__fail(e, text);
+            return duck__fail(result->connection, e, text);
         }
     }
     *out = chunk;
@@ -283,7 +299,8 @@ enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_
         names[i] = duck__api.column_name(&result->result, i);
     }
     struct ArrowSchema schema = {0};
-    enum err err = duck__take_error(duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
+    enum err err =
+        duck__take_error(result->connection, duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
     if (err == ERR_OK) {
         *out_schema = schema;
     }
@@ -304,7 +321,7 @@ enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_arr
     }
     struct ArrowArray array = {0};
     if (chunk != NULL) {
-        err = duck__take_error(duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
+        err = duck__take_error(result->connection, duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
         duck__api.destroy_data_chunk(&chunk);
     }
     if (err == ERR_OK) {

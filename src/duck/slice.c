@@ -108,6 +108,12 @@ static struct form form_of(const char *format)
     return form;
 }
 
+/* Where a slice starts and how long it is. */
+struct range {
+    int64_t start;
+    int64_t n;
+};
+
 /* Moves buffer `i`, if it is there, by `bytes`. */
 static void move(struct ArrowArray *array, int64_t i, int64_t bytes)
 {
@@ -116,34 +122,56 @@ static void move(struct ArrowArray *array, int64_t i, int64_t bytes)
     }
 }
 
-static void move_buffers(struct ArrowArray *array, struct form form, int64_t rows)
+/* The same for a bitmap, which is copied if it does not start at a whole byte. */
+static void move_bits(struct arena *arena, struct ArrowArray *array, int64_t i, struct range range)
 {
+    if (range.start % 8 == 0) {
+        move(array, i, range.start / 8);
+        return;
+    }
+    if (i >= array->n_buffers || array->buffers[i] == NULL) {
+        return;
+    }
+    const uint8_t *from = (const uint8_t *)array->buffers[i] + range.start / 8;
+    int shift = (int)(range.start % 8);
+    int64_t n_from = (shift + range.n + 7) / 8;
+    int64_t n_to = (range.n + 7) / 8;
+    uint8_t *to = arena_alloc(arena, (size_t)n_to);
+    for (int64_t k = 0; k < n_to; k++) {
+        unsigned next = k + 1 < n_from ? from[k + 1] : 0;
+        to[k] = (uint8_t)(from[k] >> shift | next << (8 - shift));
+    }
+    array->buffers[i] = to;
+}
+
+static void move_buffers(struct arena *arena, struct ArrowArray *array, struct form form, struct range range)
+{
+    bool has_validity =
+        form.layout != LAYOUT_NULL && form.layout != LAYOUT_SPARSE_UNION && form.layout != LAYOUT_DENSE_UNION;
+    if (has_validity) {
+        move_bits(arena, array, 0, range);
+    }
     switch (form.layout) {
     case LAYOUT_BITS:
-        move(array, 0, rows / 8);
-        move(array, 1, rows / 8);
+        move_bits(arena, array, 1, range);
         break;
     case LAYOUT_FIXED:
     case LAYOUT_OFFSETS:
-        move(array, 0, rows / 8);
-        move(array, 1, rows * form.width);
+        move(array, 1, range.start * form.width);
         break;
     case LAYOUT_TWO_FIXED:
-        move(array, 0, rows / 8);
-        move(array, 1, rows * form.width);
-        move(array, 2, rows * form.width);
+        move(array, 1, range.start * form.width);
+        move(array, 2, range.start * form.width);
+        break;
+    case LAYOUT_SPARSE_UNION:
+        move(array, 0, range.start);
+        break;
+    case LAYOUT_DENSE_UNION:
+        move(array, 0, range.start);
+        move(array, 1, range.start * 4);
         break;
     case LAYOUT_STRUCT:
     case LAYOUT_FIXED_LIST:
-        move(array, 0, rows / 8);
-        break;
-    case LAYOUT_SPARSE_UNION:
-        move(array, 0, rows);
-        break;
-    case LAYOUT_DENSE_UNION:
-        move(array, 0, rows);
-        move(array, 1, rows * 4);
-        break;
     case LAYOUT_UNKNOWN:
     case LAYOUT_NULL:
         break;
@@ -184,16 +212,15 @@ static enum err slice(struct arena *arena, const struct ArrowArray *from, const 
     if (form.layout == LAYOUT_UNKNOWN || schema->n_children != from->n_children) {
         return error_set(e, ERR_INVALID, "an Arrow array of format '%s' is not known", schema->format);
     }
-    int64_t start = from->offset + first;
-    int64_t moved = start - start % 8;
+    struct range range = {.start = from->offset + first, .n = n};
     *out = *from;
     out->length = n;
-    out->offset = start - moved;
+    out->offset = 0;
     out->null_count = from->null_count == 0 ? 0 : -1;
     out->release = release_nothing;
     out->private_data = NULL;
     out->buffers = arena_copy(arena, from->buffers, (size_t)from->n_buffers * sizeof(void *));
-    move_buffers(out, form, moved);
+    move_buffers(arena, out, form, range);
     int64_t rows = child_rows(form);
     if (rows == 0) {
         return ERR_OK;
@@ -201,8 +228,8 @@ static enum err slice(struct arena *arena, const struct ArrowArray *from, const 
     out->children = arena_alloc(arena, (size_t)from->n_children * sizeof(struct ArrowArray *));
     for (int64_t i = 0; i < from->n_children; i++) {
         out->children[i] = arena_alloc(arena, sizeof(struct ArrowArray));
-        enum err err = slice(arena, from->children[i], schema->children[i], moved * rows, (out->offset + n) * rows,
-                             out->children[i], e);
+        enum err err =
+            slice(arena, from->children[i], schema->children[i], range.start * rows, n * rows, out->children[i], e);
         if (err != ERR_OK) {
             return err;
         }

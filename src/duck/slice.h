@@ -1,10 +1,9 @@
 /*
- * slice.h - a part of an Arrow array that is an array of its own, without a copy.
+ * slice.h - a part of an Arrow array that is an array of its own, almost without a copy.
  *
  * DuckDB takes at most 2,048 rows at a time, and arrays that come from elsewhere have more. A slice could be had by
- * `offset` alone, but not all code, DuckDB's included, applies an offset rightly inside nested types. So the pointers
- * are moved instead, as far as whole bytes of bitmaps allow; up to 7 rows are left as an offset, none if the array's own
- * offset and the slice's first row are multiples of 8.
+ * `offset` alone, but DuckDB does not apply an offset rightly inside nested types. So the pointers are moved instead, and
+ * slices have no offset at all; a bitmap that would have to start inside of a byte is copied.
  *
  * Ownership: slices share a whole, which is released when the last of them and the whole's own reference are gone.
  * Threads: slices of one whole may be used and released by different threads.

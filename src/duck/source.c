@@ -83,8 +83,9 @@ enum err duck_add_source(struct duck_connection *connection, const char *id, con
     struct buf sql = {0};
     buf_format(&sql, "SELECT * FROM %s LIMIT 0", from);
     duckdb_result result = {0};
+    duck__begin(connection);
     if (duck__api.query(connection->connection, sql.data, &result) != DuckDBSuccess) {
-        err = duck__fail(e, duck__api.result_error(&result));
+        err = duck__fail(connection, e, duck__api.result_error(&result));
         goto out;
     }
     struct duck_source *source = mem_calloc(1, sizeof(*source));

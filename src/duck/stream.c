@@ -157,6 +157,7 @@ static enum err convert_column(struct duck_table *table, struct scan_local *loca
         return err;
     }
     err = duck__take_error(
+        table->connection,
         duck__api.data_chunk_from_arrow(table->connection->connection, &array, table->converted[column], &chunk), e);
     if (array.release != NULL) {
         array.release(&array);
@@ -178,9 +179,8 @@ static enum err produce_rows(struct duck_table *table, struct scan_local *local,
         }
         local->at = 0;
     }
-    /* The first slice is shorter if that puts the others on whole bytes of bitmaps. */
     const struct ArrowArray *array = slice_whole_array(local->whole);
-    int64_t room = (int64_t)duck__api.vector_size() - (array->offset + local->at) % 8;
+    int64_t room = (int64_t)duck__api.vector_size();
     int64_t left = array->length - local->at;
     int64_t n = left < room ? left : room;
     for (idx_t i = 0; i < local->n_columns; i++) {
@@ -281,7 +281,7 @@ static enum err learn_types(struct duck_table *table, struct error *e)
     buf_reset(&sql);
     buf_format(&sql, "SELECT * FROM memory.main.capstan_schema_%s", table->id);
     if (duck__api.prepare(connection, sql.data, &statement) != DuckDBSuccess) {
-        err = duck__fail(e, duck__api.prepare_error(statement));
+        err = duck__fail(table->connection, e, duck__api.prepare_error(statement));
     }
     for (int64_t i = 0; err == ERR_OK && i < table->n_columns; i++) {
         table->types[i] = duck__api.prepared_statement_column_logical_type(statement, (idx_t)i);
@@ -307,7 +307,8 @@ static enum err learn_conversions(struct duck_table *table, struct error *e)
                                   .children = &table->schema.children[i],
                                   .release = keep_schema};
         enum err err =
-            duck__take_error(duck__api.schema_from_arrow(table->connection->connection, &one, &table->converted[i]), e);
+            duck__take_error(table->connection,
+                             duck__api.schema_from_arrow(table->connection->connection, &one, &table->converted[i]), e);
         if (err != ERR_OK) {
             return err;
         }

@@ -117,6 +117,7 @@ void exchange_channels_give(struct exchange_channels *channels, struct rpc_chann
     if (channels->n_idle <= IDLE_MAX) {
         oldest = NULL;
     } else {
+        ASSERT(oldest != NULL);
         list_remove(&oldest->link);
         channels->n_idle--;
     }

@@ -25,7 +25,7 @@
 size_t chunk_head(size_t n, uint8_t out[CHUNK_HEAD_BYTES_MAX]);
 
 /* The payload, in `bytes` or in the arena. Errors as wire_decode. */
-MUST_USE enum err chunk_payload(const uint8_t *bytes, size_t n, struct arena *arena, const uint8_t **out,
-                                size_t *out_n, struct error *e);
+MUST_USE enum err chunk_payload(const uint8_t *bytes, size_t n, struct arena *arena, const uint8_t **out, size_t *out_n,
+                                struct error *e);
 
 #endif

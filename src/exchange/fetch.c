@@ -53,8 +53,7 @@ static void start_threads(struct exchange_fetch *fetch)
 }
 
 enum err exchange_fetch_open(const struct exchange_source *sources, uint32_t n,
-                             const struct exchange_fetch_options *options, struct exchange_fetch **out,
-                             struct error *e)
+                             const struct exchange_fetch_options *options, struct exchange_fetch **out, struct error *e)
 {
     pthread_condattr_t monotonic;
     if (n == 0 && options->schema == NULL) {
@@ -83,26 +82,11 @@ enum err exchange_fetch_open(const struct exchange_source *sources, uint32_t n,
     return ERR_OK;
 }
 
-/* Says that it ends. Under no lock. Returns whether this was the first to say so. */
-static bool stop(struct exchange_fetch *fetch, const struct error *e)
-{
-    pthread_mutex_lock(&fetch->lock);
-    bool is_first = !fetch->has_failed;
-    if (is_first) {
-        fetch->has_failed = true;
-        fetch->failure = *e;
-    }
-    pthread_cond_broadcast(&fetch->changed);
-    pthread_mutex_unlock(&fetch->lock);
-    rpc_cancel_fire(fetch->cancel);
-    return is_first;
-}
-
 void exchange_fetch_cancel(struct exchange_fetch *fetch)
 {
     struct error e = {0};
     error_set(&e, ERR_CANCELED, "the fetch was canceled");
-    (void)stop(fetch, &e);
+    fetch__fail(fetch, NULL, &e);
 }
 
 static void drop_items(struct list *items)
@@ -159,14 +143,14 @@ static void add_failed(struct exchange_fetch *fetch, const struct exchange_key *
     fetch->failed[fetch->n_failed++] = *key;
 }
 
-/* A worker that cannot be reached has lost all that is expected of it, not only what was asked for first. */
+/*
+ * A worker that cannot be reached has lost all that is expected of it, not only what was asked for first. Under the
+ * lock, so that whoever sees the failure sees these, too.
+ */
 static void note_lost(struct exchange_fetch *fetch, const struct fetch__source *source, enum err err)
 {
     bool is_all = err == ERR_UNAVAILABLE && !source->is.is_local;
-    pthread_mutex_lock(&fetch->lock);
-    if (fetch->failed == NULL) {
-        fetch->failed = mem_calloc(fetch->n_sources, sizeof(*fetch->failed));
-    }
+    fetch->failed = mem_calloc(fetch->n_sources, sizeof(*fetch->failed));
     add_failed(fetch, &source->is.key);
     for (uint32_t i = 0; i < fetch->n_sources && is_all; i++) {
         const struct fetch__source *other = &fetch->sources[i];
@@ -174,23 +158,31 @@ static void note_lost(struct exchange_fetch *fetch, const struct fetch__source *
             add_failed(fetch, &other->is.key);
         }
     }
-    pthread_mutex_unlock(&fetch->lock);
 }
 
 void fetch__fail(struct exchange_fetch *fetch, const struct fetch__source *source, const struct error *e)
 {
-    const struct exchange_key *key = &source->is.key;
     struct error failure = *e;
-    if (is_lost(e->code)) {
+    bool is_theirs = source != NULL && is_lost(e->code);
+    if (is_theirs) {
+        const struct exchange_key *key = &source->is.key;
         error_set(&failure, e->code,
                   "fetch_failed: partition %" PRIu32 " of %s stage %" PRIu32 " task %" PRIu32 " attempt %" PRIu32
                   " from %s: %.3000s",
                   source->is.partition, key->job, key->stage, key->task, key->attempt,
                   source->is.is_local ? "this worker" : source->address, e->message);
     }
-    if (stop(fetch, &failure) && is_lost(e->code)) {
-        note_lost(fetch, source, e->code);
+    pthread_mutex_lock(&fetch->lock);
+    if (!fetch->has_failed) {
+        fetch->has_failed = true;
+        fetch->failure = failure;
+        if (is_theirs) {
+            note_lost(fetch, source, e->code);
+        }
     }
+    pthread_cond_broadcast(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+    rpc_cancel_fire(fetch->cancel);
 }
 
 uint32_t exchange_fetch_failed(struct exchange_fetch *fetch, struct exchange_key *out, uint32_t max)
@@ -335,8 +327,8 @@ enum err exchange_fetch_next(struct exchange_fetch *fetch, struct ArrowArray *ou
         enum turn turn = TURN_WAIT;
         pthread_mutex_lock(&fetch->lock);
         while (!fetch->has_failed && turn == TURN_WAIT) {
-            turn = fetch->options.is_ordered ? next_in_order(fetch, &array, &local)
-                                             : next_of_any(fetch, &array, &local);
+            turn =
+                fetch->options.is_ordered ? next_in_order(fetch, &array, &local) : next_of_any(fetch, &array, &local);
             if (turn == TURN_WAIT) {
                 pthread_cond_wait(&fetch->changed, &fetch->lock);
             }

@@ -64,7 +64,10 @@ struct exchange_fetch {
 
 /* ---- fetch.c ---- */
 
-/* Notes why it cannot go on, and ends everything else. Only the first reason counts. Not under the lock. */
+/*
+ * Notes why it cannot go on, and ends everything else. Only the first reason counts. `source` is NULL if it is none's
+ * fault. Not under the lock.
+ */
 void fetch__fail(struct exchange_fetch *fetch, const struct fetch__source *source, const struct error *e);
 
 /* The first schema becomes that of the stream; others must be equal. Not under the lock. */

@@ -23,8 +23,8 @@ char *store__path(const struct exchange_output *output, bool is_part)
     bool is_result = output->kind == EXCHANGE_RESULT;
     struct buf path = {0};
     buf_format(&path, "%s/%s.%" PRIu32 ".%" PRIu32 ".%" PRIu32 "%s",
-               is_result ? output->store->result_folder : output->store->shuffle_folder, key->job, key->stage, key->task,
-               key->attempt, is_result && is_part ? PART_ENDING : ENDING);
+               is_result ? output->store->result_folder : output->store->shuffle_folder, key->job, key->stage,
+               key->task, key->attempt, is_result && is_part ? PART_ENDING : ENDING);
     return path.data;
 }
 

@@ -108,8 +108,8 @@ static void make_array(struct decode *d, const struct layout *layout, int64_t le
 static uint8_t *add_unpacked(struct decode *d, size_t n)
 {
     struct backing *backing = d->backing;
-    backing->unpacked = mem_grow((void *)backing->unpacked, &backing->unpacked_cap, backing->n_unpacked + 1,
-                                 sizeof(struct block *));
+    backing->unpacked =
+        mem_grow((void *)backing->unpacked, &backing->unpacked_cap, backing->n_unpacked + 1, sizeof(struct block *));
     struct block *block = block_new(n);
     backing->unpacked[backing->n_unpacked++] = block;
     return block->bytes;
@@ -208,7 +208,7 @@ static enum err take_node(struct decode *d, struct ipc__node *out)
 
 static enum err get_validity(struct decode *d, const struct ipc__node *node, struct ArrowArray *array)
 {
-    struct bytes bytes;
+    struct bytes bytes = {0};
     size_t n = (size_t)node->length;
     enum err err = take_buffer(d, node->null_count > 0 ? bits_bytes(n) : 0, &bytes);
     if (err != ERR_OK || node->null_count == 0) {
@@ -249,7 +249,7 @@ static int64_t offset_at(const void *offsets, size_t width, size_t i)
 /* The buffer of offsets; `*out_end` is the last of them. */
 static enum err get_offsets(struct decode *d, size_t n, size_t width, struct ArrowArray *array, uint64_t *out_end)
 {
-    struct bytes bytes;
+    struct bytes bytes = {0};
     enum err err = take_buffer(d, n == 0 ? 0 : (n + 1) * width, &bytes);
     if (err != ERR_OK) {
         return err;
@@ -301,7 +301,7 @@ static enum err get_bytes(struct decode *d, const struct layout *layout, struct 
 {
     size_t width = layout->kind == LAYOUT_BYTES64 ? 8 : 4;
     uint64_t end = 0;
-    struct bytes bytes;
+    struct bytes bytes = {0};
     enum err err = get_offsets(d, (size_t)array->length, width, array, &end);
     if (err == ERR_OK) {
         err = take_buffer(d, end, &bytes);
@@ -347,7 +347,7 @@ static enum err get_children(struct decode *d, const struct layout *layout, stru
 
 static enum err get_union(struct decode *d, const struct layout *layout, struct ArrowArray *array)
 {
-    struct bytes bytes;
+    struct bytes bytes = {.p = (const uint8_t *)zeros};
     enum err err = take_buffer(d, (size_t)array->length, &bytes);
     if (err != ERR_OK) {
         return err;
@@ -397,7 +397,7 @@ static enum err get_dictionary(struct decode *d, const struct layout *layout, st
 
 static enum err get_fixed(struct decode *d, const struct layout *layout, struct ArrowArray *array)
 {
-    struct bytes bytes;
+    struct bytes bytes = {0};
     size_t n = (size_t)array->length;
     enum err err = take_buffer(d, layout->kind == LAYOUT_BITS ? bits_bytes(n) : n * layout->width, &bytes);
     if (err != ERR_OK) {

@@ -132,8 +132,7 @@ static void add_plain(struct plan *plan, const void *from, size_t n)
 
 static void add_bits(struct plan *plan, const void *from, size_t start, size_t n)
 {
-    add_piece(plan,
-              (struct piece){.kind = PIECE_BITS, .from = from, .start = start, .count = n, .n = bits_bytes(n)});
+    add_piece(plan, (struct piece){.kind = PIECE_BITS, .from = from, .start = start, .count = n, .n = bits_bytes(n)});
 }
 
 /* The rows of an array that are to be written: `n` from row `start` of its buffers on. */
@@ -427,8 +426,8 @@ static uint64_t hash_plan(const struct plan *plan)
     return hash == 0 ? 1 : hash;
 }
 
-static enum err write_dictionary(struct ipc_writer *writer, const struct layout *layout,
-                                 const struct ArrowArray *array, ipc_emit_fn *emit, void *context, struct error *e)
+static enum err write_dictionary(struct ipc_writer *writer, const struct layout *layout, const struct ArrowArray *array,
+                                 ipc_emit_fn *emit, void *context, struct error *e)
 {
     struct plan plan = {0};
     enum err err = ERR_OK;

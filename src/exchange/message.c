@@ -118,8 +118,8 @@ static enum err open_metadata(const uint8_t *bytes, size_t head, struct flat_tab
         return damaged(e, "its metadata is malformed");
     }
     if (version != IPC__VERSION_5) {
-        return error_set(e, ERR_INVALID, "Arrow message: its version is %" PRIu64 ", and only %d is supported",
-                         version, IPC__VERSION_5);
+        return error_set(e, ERR_INVALID, "Arrow message: its version is %" PRIu64 ", and only %d is supported", version,
+                         IPC__VERSION_5);
     }
     if (*out_body_bytes > LIMIT_ARROW_MESSAGE_BYTES) {
         return error_set(e, ERR_EXHAUSTED, "Arrow message: %" PRIu64 " bytes, at most %llu are allowed",

@@ -20,7 +20,7 @@
 
 struct partition {
     struct column *columns; /* NULL until it gets a row */
-    uint64_t load;          /* bytes and values of all strides that it took part in: over 2^31, offsets could overflow */
+    uint64_t load; /* bytes and values of all strides that it took part in: over 2^31, offsets could overflow */
 };
 
 struct dictionary {
@@ -88,10 +88,11 @@ static enum err check_options(const struct ArrowSchema *schema, const struct sca
 
 static void set_bounds(struct scatter_options *options)
 {
-    size_t fair = options->held_bytes_max / options->n_partitions;
+    size_t held = options->held_bytes_max == 0 ? SCATTER_HELD_BYTES : options->held_bytes_max;
+    size_t fair = held / options->n_partitions;
     options->rows_max = options->rows_max == 0 ? SCATTER_BATCH_ROWS : options->rows_max;
     options->bytes_max = options->bytes_max == 0 ? SCATTER_BATCH_BYTES : options->bytes_max;
-    if (options->held_bytes_max > 0 && fair < options->bytes_max) {
+    if (fair < options->bytes_max) {
         options->bytes_max = fair < BATCH_BYTES_MIN ? BATCH_BYTES_MIN : fair;
     }
 }
@@ -425,8 +426,7 @@ enum err scatter_append(struct scatter *scatter, const struct ArrowArray *batch,
     }
     for (int64_t done = 0; done < batch->length && err == ERR_OK; done += stride) {
         int64_t left = batch->length - done;
-        err = append_stride(scatter, batch, (size_t)(batch->offset + done),
-                            left < stride ? (uint32_t)left : stride, e);
+        err = append_stride(scatter, batch, (size_t)(batch->offset + done), left < stride ? (uint32_t)left : stride, e);
     }
     return err;
 }

@@ -21,6 +21,7 @@
 
 #define SCATTER_BATCH_ROWS 65536
 #define SCATTER_BATCH_BYTES ((size_t)8 * 1024 * 1024)
+#define SCATTER_HELD_BYTES ((size_t)128 * 1024 * 1024)
 
 enum scatter_mode {
     SCATTER_COLUMN, /* by the number in a column, which does not travel on */
@@ -34,7 +35,7 @@ struct scatter_options {
     uint32_t column;       /* SCATTER_COLUMN: which; a whole number of 32 or 64 bits */
     uint32_t rows_max;     /* of a batch; 0: SCATTER_BATCH_ROWS */
     size_t bytes_max;      /* of a batch, about; 0: SCATTER_BATCH_BYTES */
-    size_t held_bytes_max; /* of all that waits for more rows, about; 0: no bound but that of the batches */
+    size_t held_bytes_max; /* of all that waits for more rows, about; 0: SCATTER_HELD_BYTES */
 };
 
 typedef enum err scatter_emit_fn(void *context, uint32_t partition, const struct ArrowArray *batch, struct error *e);

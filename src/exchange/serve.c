@@ -128,8 +128,8 @@ void exchange_serve(void *context, struct rpc_call *call)
     size_t n = 0;
     const void *bytes = rpc_call_bytes(call, &n);
     enum err err = wire_decode(PB_FETCH_SHUFFLE_PARTITION_REQUEST, bytes, n, &arena, &request, &e);
-    if (err == ERR_OK && !exchange_key_make(request->query_id, (uint32_t)request->stage_id,
-                                            (uint32_t)request->map_task, request->attempt, &key)) {
+    if (err == ERR_OK && !exchange_key_make(request->query_id, (uint32_t)request->stage_id, (uint32_t)request->map_task,
+                                            request->attempt, &key)) {
         err = error_set(&e, ERR_NOT_FOUND, EXCHANGE_NOT_REGISTERED);
     }
     if (err == ERR_OK) {

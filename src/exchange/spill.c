@@ -40,10 +40,8 @@ static void pick_up(struct exchange_output *output, struct load *load)
                 continue;
             }
             load->items = mem_grow(load->items, &load->cap, load->n + 1, sizeof(*load->items));
-            load->items[load->n++] = (struct moving){.partition = p,
-                                                     .piece = i,
-                                                     .block = block_ref(piece->block),
-                                                     .at = output->file_bytes + load->bytes};
+            load->items[load->n++] = (struct moving){
+                .partition = p, .piece = i, .block = block_ref(piece->block), .at = output->file_bytes + load->bytes};
             load->bytes += piece->n;
             load->counted_bytes += piece->is_shared ? 0 : piece->n;
         }
@@ -114,8 +112,8 @@ static enum err write_file(struct exchange_output *output, const struct load *lo
     enum err err = ERR_OK;
     if (!is_ok) {
         bool is_full = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
-        err = error_set(e, is_full ? ERR_EXHAUSTED : ERR_UNAVAILABLE, "%s cannot be written: %s", path,
-                        strerror(reason));
+        err =
+            error_set(e, is_full ? ERR_EXHAUSTED : ERR_UNAVAILABLE, "%s cannot be written: %s", path, strerror(reason));
         error_hint(e, is_full ? "make room there, or give the worker more memory for shuffles"
                               : "look at the worker's data folder");
     }

@@ -64,7 +64,8 @@ enum err store__add(struct exchange_store *store, struct exchange_output *output
     }
     pthread_mutex_unlock(&store->lock);
     return !exists ? ERR_OK
-                   : error_set(e, ERR_EXISTS, "the output of %s stage %" PRIu32 " task %" PRIu32 " attempt %" PRIu32 " exists",
+                   : error_set(e, ERR_EXISTS,
+                               "the output of %s stage %" PRIu32 " task %" PRIu32 " attempt %" PRIu32 " exists",
                                key->job, key->stage, key->task, key->attempt);
 }
 
@@ -255,8 +256,7 @@ void exchange_output_close(struct exchange_output *output, bool is_dropped)
 
 /* ---- the store ---- */
 
-enum err exchange_store_open(const struct exchange_store_options *options, struct exchange_store **out,
-                             struct error *e)
+enum err exchange_store_open(const struct exchange_store_options *options, struct exchange_store **out, struct error *e)
 {
     struct exchange_store *store = mem_calloc(1, sizeof(*store));
     store->shuffle_folder = mem_strdup(options->shuffle_folder);

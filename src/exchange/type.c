@@ -416,9 +416,9 @@ static bool get_simple(uint8_t type, const struct flat_table *table, struct buf 
         bool is_it = simple->type == type;
         for (uint32_t slot = 0; slot < 2 && is_it; slot++) {
             uint64_t value = 0;
-            is_it = simple->sizes[slot] == 0 ||
-                    (flat_get(table, slot, simple->sizes[slot], simple->absent[slot], &value) &&
-                     value == simple->values[slot]);
+            is_it =
+                simple->sizes[slot] == 0 || (flat_get(table, slot, simple->sizes[slot], simple->absent[slot], &value) &&
+                                             value == simple->values[slot]);
         }
         if (is_it) {
             buf_text(out, simple->format);
@@ -431,9 +431,9 @@ static bool get_simple(uint8_t type, const struct flat_table *table, struct buf 
 enum err type_get(uint8_t type, const struct flat_table *table, struct buf *out_format, bool *out_keys_sorted,
                   struct error *e)
 {
-    static get_fn *const getters[] = {[TYPE_DECIMAL] = get_decimal,           [TYPE_TIMESTAMP] = get_timestamp,
-                                      [TYPE_UNION] = get_union,               [TYPE_FIXED_BINARY] = get_fixed_binary,
-                                      [TYPE_FIXED_LIST] = get_fixed_list, [TYPE_LARGE_LIST] = NULL};
+    static get_fn *const getters[] = {
+        [TYPE_DECIMAL] = get_decimal,           [TYPE_TIMESTAMP] = get_timestamp,   [TYPE_UNION] = get_union,
+        [TYPE_FIXED_BINARY] = get_fixed_binary, [TYPE_FIXED_LIST] = get_fixed_list, [TYPE_LARGE_LIST] = NULL};
     uint64_t are_sorted = 0;
     bool is_ok = false;
     if (type == TYPE_MAP) {

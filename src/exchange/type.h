@@ -25,7 +25,7 @@ MUST_USE enum err type_of_format(const char *format, struct type_info *out, stru
 size_t type_put(struct flat_writer *w, const char *format, bool are_keys_sorted, uint8_t *out_type);
 
 /* Appends the format of an IPC type. ERR_INVALID for those that are not taken. */
-MUST_USE enum err type_get(uint8_t type, const struct flat_table *table, struct buf *out_format,
-                           bool *out_keys_sorted, struct error *e);
+MUST_USE enum err type_get(uint8_t type, const struct flat_table *table, struct buf *out_format, bool *out_keys_sorted,
+                           struct error *e);
 
 #endif

@@ -32,9 +32,24 @@ static enum err check_one(struct cli *cli, const char *option, bool can_tls, str
     return address_check_listen(&rule, e);
 }
 
+/* What others are told must be something that they can connect to. */
+static enum err check_advertise(struct cli *cli, struct error *e)
+{
+    if (verb_option_find(cli->verb, "advertise") < 0) {
+        return ERR_OK;
+    }
+    struct advertise_rule rule = {.listen = cli_text(cli, "listen"),
+                                  .advertise = cli_text(cli, "advertise"),
+                                  .may_lack_port = strcmp(cli->verb->name, "coordinator") != 0};
+    return address_check_advertise(&rule, e);
+}
+
 static enum err check_listen(struct cli *cli, struct error *e)
 {
     enum err err = check_one(cli, "listen", verb_option_find(cli->verb, "tls-cert") >= 0, e);
+    if (err == ERR_OK) {
+        err = check_advertise(cli, e);
+    }
     return err == ERR_OK ? check_one(cli, "http", false, e) : err;
 }
 

@@ -49,6 +49,7 @@ struct up {
     struct cli *cli;
     const char *address; /* where clients of this machine connect */
     const char *listen;
+    const char *advertise; /* where other machines find the coordinator; NULL: where it listens */
     const char *store;
     const char *data;
     const char *node;
@@ -104,13 +105,21 @@ static enum err try_to_bind(const char *host, const char *port, uint16_t *out_po
     return ERR_OK;
 }
 
+/* What stands before the port, with the brackets of an IPv6 address. */
+static char *host_of(struct arena *arena, const char *address)
+{
+    size_t n = (size_t)(strrchr(address, ':') - address);
+    char *host = arena_copy(arena, address, n + 1);
+    host[n] = '\0';
+    return host;
+}
+
 static enum err choose_addresses(struct up *up, struct error *e)
 {
     struct arena *arena = &up->cli->arena;
     const char *listen = cli_text(up->cli, "listen");
     const char *colon = strrchr(listen, ':');
-    char *host = arena_copy(arena, listen, (size_t)(colon - listen) + 1);
-    host[colon - listen] = '\0';
+    const char *host = host_of(arena, listen);
     char *bare = arena_strdup(arena, host[0] == '[' ? host + 1 : host);
     bare[strcspn(bare, "]")] = '\0';
     uint16_t port = 0;
@@ -118,10 +127,13 @@ static enum err choose_addresses(struct up *up, struct error *e)
     if (err != ERR_OK) {
         return err;
     }
-    bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "[::]") == 0;
-    const char *own = strcmp(host, "[::]") == 0 ? "[::1]" : "127.0.0.1";
+    const char *own = host[0] == '[' ? "[::1]" : "127.0.0.1";
     up->listen = arena_format(arena, "%s:%u", host, (unsigned)port);
-    up->address = arena_format(arena, "%s:%u", is_any ? own : host, (unsigned)port);
+    up->address = arena_format(arena, "%s:%u", address_is_wildcard(listen) ? own : host, (unsigned)port);
+    up->advertise = cli_text(up->cli, "advertise");
+    if (up->advertise != NULL && strcmp(strrchr(up->advertise, ':'), ":0") == 0) {
+        up->advertise = arena_format(arena, "%s:%u", host_of(arena, up->advertise), (unsigned)port);
+    }
     return ERR_OK;
 }
 
@@ -164,9 +176,23 @@ static struct arguments begin(struct up *up, const char *verb)
     return args;
 }
 
+/* Variables that mean the same to `up` and its children. All others of Capstan's are for one process only, such as
+ * CAPSTAN_HTTP, which all children would listen on. */
+static bool is_for_children(const char *variable)
+{
+    static const char *const names[] = {
+        "CAPSTAN_TOKEN=", "CAPSTAN_TOKEN_FILE=", "CAPSTAN_LOG_LEVEL=", "CAPSTAN_LOG_FORMAT="};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strncmp(variable, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return strncmp(variable, "CAPSTAN_", 8) != 0;
+}
+
 /*
- * The environment with CAPSTAN_STORE set, or taken out. The store's address can have a password in it, which every user
- * of the machine could read from a command line.
+ * The environment of a child, with CAPSTAN_STORE if `store` is given. The store's address can have a password in it,
+ * which every user of the machine could read from a command line.
  */
 static char *const *environment_with(struct arena *arena, const char *store)
 {
@@ -177,7 +203,7 @@ static char *const *environment_with(struct arena *arena, const char *store)
     }
     char **out = arena_alloc(arena, (n + 2) * sizeof *out);
     for (size_t i = 0; i < n; i++) {
-        if (strncmp(environ[i], "CAPSTAN_STORE=", 14) != 0) {
+        if (is_for_children(environ[i])) {
             out[kept++] = environ[i];
         }
     }
@@ -194,6 +220,9 @@ static void plan_coordinator(struct up *up)
     uint32_t n = 0;
     const char *const *settings = cli_list(up->cli, "set", &n);
     add_option(&args, "--listen", up->listen);
+    if (up->advertise != NULL) {
+        add_option(&args, "--advertise", up->advertise);
+    }
     for (uint32_t i = 0; i < n && i < ARGS_MAX / 4; i++) {
         add_option(&args, "--set", settings[i]);
     }
@@ -242,11 +271,13 @@ static void plan_worker(struct up *up, uint32_t number, char *const *environment
     struct arena *arena = &up->cli->arena;
     struct arguments args = begin(up, "worker");
     const char *id = arena_format(arena, "%s-%u", up->node, number);
-    const char *colon = strrchr(up->listen, ':');
     add_option(&args, "--join", up->address);
     add_option(&args, "--id", id);
     add_option(&args, "--slots", arena_format(arena, "%u", up->slots));
-    add_option(&args, "--listen", arena_format(arena, "%.*s:0", (int)(colon - up->listen), up->listen));
+    add_option(&args, "--listen", arena_format(arena, "%s:0", host_of(arena, up->listen)));
+    if (up->advertise != NULL) {
+        add_option(&args, "--advertise", arena_format(arena, "%s:0", host_of(arena, up->advertise)));
+    }
     add_option(&args, "--data", arena_format(arena, "%s/worker-%u", up->data, number));
     up->worker_ids[up->n_members] = id;
     member_init(&up->members[up->n_members++], arena_format(arena, "worker %u", number), args.argv, environment);
@@ -527,15 +558,21 @@ static enum err prepare(struct up *up, struct error *e)
         return error_set(e, ERR_INVALID, "--no-auth is for addresses of this machine only, not for %s",
                          cli_text(cli, "listen"));
     }
-    enum err err = folder_make(up->data, e);
+    /* A port that is taken must not leave a folder behind. In one that is there another `up` may run, which then is
+     * the better explanation. */
+    bool is_new = access(up->data, F_OK) != 0;
+    enum err err = is_new ? choose_addresses(up, e) : ERR_OK;
+    if (err == ERR_OK) {
+        err = folder_make(up->data, e);
+    }
     if (err == ERR_OK) {
         err = folder_lock(up->data, e);
     }
-    if (err == ERR_OK) {
-        err = find_node(up, e);
+    if (err == ERR_OK && !is_new) {
+        err = choose_addresses(up, e);
     }
     if (err == ERR_OK) {
-        err = choose_addresses(up, e);
+        err = find_node(up, e);
     }
     up->store = cli_text_or(cli, "store", arena_format(&cli->arena, "sqlite:%s/state.db", up->data));
     return err;

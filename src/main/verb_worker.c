@@ -313,6 +313,7 @@ static enum err fill_options(struct cli *cli, struct worker_options *out, struct
     out->join = join;
     out->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
     out->listen = cli_text(cli, "listen");
+    out->advertise = cli_text(cli, "advertise");
     out->data_dir = cli_text(cli, "data");
     out->version = CAPSTAN_VERSION;
     enum err err = cli_credentials(cli, &credentials, e);

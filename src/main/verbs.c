@@ -21,8 +21,11 @@ static const struct option up_options[] = {
     {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0,
      "sqlite:PATH or postgres://USER@HOST/DB; else sqlite in the data folder"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
+    {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
+     "where other machines find it; needed when it listens on 0.0.0.0 or [::]"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of the coordinator"},
-    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "do without tokens; on this machine only"},
+    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
+     "only addresses of this machine are allowed; there are no tokens yet that it could switch off"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
 };
 
@@ -34,7 +37,7 @@ static const struct option coordinator_options[] = {
      "auto stands by while another leads, leader gives up then"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
-     "where others find this coordinator; else where it listens"},
+     "where others find this coordinator; else where it listens. Needed with 0.0.0.0 and [::]"},
     {"node-id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
@@ -45,6 +48,8 @@ static const struct option worker_options[] = {
     {"id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the worker's name; else one that is kept in the data folder"},
     {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX, "tasks at one time; else the number of cores"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", "127.0.0.1:0", 0, 0, "where other workers fetch data"},
+    {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
+     "where they find it; else where it listens. Needed with 0.0.0.0 and [::]; port 0: the one it listens on"},
     {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "serve /healthz and /metrics here"},
     {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data/worker", 0, 0, "its own folder; made if it is missing"},
     {"memory", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "memory for tasks; offered as the capability memory_bytes"},
@@ -112,7 +117,9 @@ const struct verb main_verbs[] = {
      .summary = "run a worker",
      .help =
          "Runs a worker: it pulls tasks from the coordinator that leads, runs them and reports. At SIGTERM or Ctrl-C it "
-         "takes no new tasks and ends when the running ones have; a second signal stops them.",
+         "takes no new tasks and ends when the running ones have; a second signal stops them. With --http, /healthz "
+         "answers 200 while the worker is well, even if it looks for a coordinator, and 503 while it drains; 'registered' "
+         "is false when no heartbeat was accepted for a whole lease, 'leader' is null unless the last one was.",
      .example = "capstan worker --join 10.0.0.1:7400,10.0.0.2:7400 --slots 8 --capability gpu=nvidia --label ml",
      .groups = VERB_CREDENTIALS | VERB_LOGS,
      OPTIONS(worker_options),

@@ -14,7 +14,11 @@ static void serve_health(void *context, struct http_request *request, struct htt
     answer->status = stats.is_draining ? 503 : 200;
     buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":",
                stats.is_draining ? "draining" : "ok", stats.is_registered ? "true" : "false", stats.slots, stats.busy);
-    json_write_text(&answer->body, stats.leader);
+    if (stats.is_accepted) {
+        json_write_text(&answer->body, stats.leader);
+    } else {
+        buf_text(&answer->body, "null");
+    }
     buf_text(&answer->body, "}\n");
 }
 

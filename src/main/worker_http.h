@@ -13,7 +13,10 @@ struct http_server;
 struct worker;
 
 /*
- * GET /healthz: 200 while the worker is registered with a coordinator or looks for one, 503 while it leaves.
+ * GET /healthz: 200 while the process is well, be it registered or looking for a coordinator; 503 while it drains.
+ *   {"status":"ok"|"draining","registered":BOOL,"slots":N,"busy":N,"leader":"HOST:PORT"|null}
+ *   `leader` is null unless the last heartbeat was accepted; `registered` is false when none was for a whole lease. A
+ *   worker without a coordinator is not restarted for it, as that would mend nothing: watch `registered` instead.
  * GET /metrics: for Prometheus.
  */
 MUST_USE enum err worker_http_open(struct worker *worker, const char *listen, struct http_server **out,

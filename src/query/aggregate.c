@@ -39,8 +39,9 @@
 const struct aggregate_rule aggregate_rules_default[] = {
     {"count_star", COUNT("count(*)%")},
     {"count", .n_args = 1, COUNT("count(@0)%")},
-    {"count_if", .n_args = 1, COUNT("count_if(@0)%")},
-    {"countif", .n_args = 1, COUNT("count_if(@0)%")},
+    /* Of no rows, or of nothing but NULLs, it is NULL and not 0. */
+    {"count_if", .n_args = 1, .partials = {{"count_if(@0)%", NULL, PARTIAL_RESULT}}, .final = "sum(@0)"},
+    {"countif", .n_args = 1, .partials = {{"count_if(@0)%", NULL, PARTIAL_RESULT}}, .final = "sum(@0)"},
     {"sum", .needs_number = true, SAME("sum")},
     {"sum_no_overflow", .needs_number = true, SAME("sum")},
     {"min", .ignores_distinct = true, SAME("min")},

@@ -122,8 +122,11 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
     }
     total->catalog = options->catalog;
     plan_visit(plan->root, add_scan, total);
-    if (total->n_scans == 0) {
-        return total->has_other_files ? "it reads no Parquet files, and others are not split" : "it reads no files";
+    if (total->n_scans == 0 && !total->has_other_files) {
+        return "it reads no files";
+    }
+    if (total->n_scans == 0 && !options->is_forced) {
+        return "it reads no Parquet files, and others are not split";
     }
     if (!options->is_forced && total->bytes < options->single_task_bytes) {
         return arena_format(arena, "its input is small: %" PRIu64 " bytes", total->bytes);

@@ -52,13 +52,22 @@ static bool are_sets_different(const struct aggregate *aggregate)
     return true;
 }
 
+/* DuckDB's estimate; else as if there were a tenth as many groups as rows. */
+static double rows_of(const struct plan_node *node, const struct fragment *child)
+{
+    if (node->as.aggregate->n_groups == 0) {
+        return 1;
+    }
+    return node->rows_estimated >= 0 ? node->rows_estimated : child->rows < 0 ? -1 : child->rows / 10;
+}
+
 /* The node as it is, over a fragment that has what it needs. Groups are the first columns. */
 static void finish(struct cutter *c, struct plan_node *node, const struct fragment *child, struct fragment *out)
 {
     const struct aggregate *aggregate = node->as.aggregate;
     *out = *child;
     out->node = plan_node_with_child(c->arena, node, child->node);
-    out->rows = aggregate->n_groups == 0 ? 1 : node->rows_estimated;
+    out->rows = rows_of(node, child);
     out->rows_max = aggregate->n_groups == 0 ? 1
                     : has_sets(aggregate)    ? child->rows_max * aggregate->n_sets
                                              : child->rows_max;
@@ -177,7 +186,7 @@ static enum err aggregate_in_two_steps(struct cutter *c, struct plan_node *node,
     const struct aggregate *aggregate = node->as.aggregate;
     struct fragment f = *child;
     f.node = first_step(c, aggregate, parts, child->node);
-    f.rows = aggregate->n_groups == 0 ? 1 : node->rows_estimated;
+    f.rows = rows_of(node, child);
     f.spread = SPREAD_ANY;
     enum err err = ERR_OK;
     if (aggregate->n_groups == 0) {
@@ -195,7 +204,7 @@ static enum err aggregate_in_two_steps(struct cutter *c, struct plan_node *node,
     }
     *out = f;
     out->node = second_step(c, node, parts, f.node);
-    out->rows = aggregate->n_groups == 0 ? 1 : node->rows_estimated;
+    out->rows = rows_of(node, child);
     out->rows_max = aggregate->n_groups == 0 ? 1
                     : has_sets(aggregate)    ? child->rows_max * aggregate->n_sets
                                              : child->rows_max;
@@ -248,7 +257,7 @@ static enum err aggregate_distinct(struct cutter *c, struct plan_node *node, con
     }
     *out = f;
     out->node = aggregate_node(c, f.node, cut__refs(c, f.node, n), n, aggregates, aggregate->n_aggregates);
-    out->rows = n == 0 ? 1 : node->rows_estimated;
+    out->rows = rows_of(node, child);
     out->rows_max = n == 0 ? 1 : child->rows_max;
     return ERR_OK;
 }

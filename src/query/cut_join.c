@@ -71,6 +71,23 @@ static double rows_max_of(const struct join_sides *s)
                                                           : INFINITY;
 }
 
+/* DuckDB's estimate; else as if the smaller side had one match for each row of the larger one. */
+static double rows_of(const struct join_sides *s)
+{
+    enum join_type type = s->join == NULL ? JOIN_INNER : s->join->type;
+    if (s->node->rows_estimated >= 0) {
+        return s->node->rows_estimated;
+    }
+    if (type == JOIN_SEMI || type == JOIN_ANTI || type == JOIN_MARK || type == JOIN_SINGLE) {
+        return s->left.rows;
+    }
+    if (s->left.rows < 0 || s->right.rows < 0) {
+        return -1;
+    }
+    return s->join == NULL ? s->left.rows * s->right.rows
+                           : (s->left.rows > s->right.rows ? s->left.rows : s->right.rows);
+}
+
 /* The join over its sides as they are now. Spread and tasks are those of `main`, by the columns that come out. */
 static void finish(struct cutter *c, const struct join_sides *s, const struct fragment *main, struct fragment *out)
 {
@@ -81,7 +98,7 @@ static void finish(struct cutter *c, const struct join_sides *s, const struct fr
     }
     *out = *main;
     out->node = node;
-    out->rows = s->node->rows_estimated;
+    out->rows = rows_of(s);
     out->rows_max = rows_max_of(s);
     if (main->spread == SPREAD_HASH) {
         bool is_left = main == &s->left;

@@ -37,14 +37,48 @@ static enum err cut_leaf(struct cutter *c, struct plan_node *node, struct fragme
     return ERR_OK;
 }
 
+/* The scan as one that is shared out among tasks: its splits are set by the caller. */
+static struct split_scan_entry *share_out(struct cutter *c, struct plan_node *node, double rows_max,
+                                          struct fragment *out)
+{
+    bool is_known = node->rows_estimated >= 0 && node->as.scan->n_filters > 0;
+    *out = (struct fragment){
+        .node = plan_node_copy(c->arena, node),
+        .spread = SPREAD_ANY,
+        .has_splits = true,
+        .rows = is_known             ? node->rows_estimated
+                : isfinite(rows_max) ? rows_max
+                                     : node->rows_estimated,
+        .rows_max = rows_max,
+    };
+    c->scans = mem_grow(c->scans, &c->cap_scans, c->n_scans + 1, sizeof *c->scans);
+    struct split_scan_entry *entry = &c->scans[c->n_scans++];
+    *entry = (struct split_scan_entry){.scan = out->node->as.scan};
+    return entry;
+}
+
+/*
+ * Files of CSV and JSON are read by one task: what their columns are is a guess from what is in them, and another one for
+ * each file. That file is only a name here.
+ */
+static void cut_stand_in(struct cutter *c, struct plan_node *node, struct fragment *out)
+{
+    struct split_scan_entry *entry = share_out(c, node, INFINITY, out);
+    entry->splits = arena_zalloc(c->arena, sizeof *entry->splits);
+    entry->splits[0].file = node->as.scan->from;
+    entry->n_splits = 1;
+}
+
 static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     const struct scan *scan = node->as.scan;
-    if (scan->source != SCAN_PARQUET) {
-        /* A function gives the same to everybody. Files of CSV and JSON are read once, wherever that is. */
+    if (scan->source == SCAN_FUNCTION) { /* it gives the same to everybody */
         replicated(node, node->rows_estimated, out);
         out->rows_max = INFINITY;
-        out->spread = scan->source == SCAN_FUNCTION ? SPREAD_REPLICATED : SPREAD_SINGLE;
+        return ERR_OK;
+    }
+    if (scan->source == SCAN_STAND_IN) {
+        cut_stand_in(c, node, out);
         return ERR_OK;
     }
     struct split_total total = split_total_of(c->options->catalog, scan);
@@ -62,18 +96,8 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
         replicated(node, (double)total.rows, out);
         return ERR_OK;
     }
-    struct plan_node *copy = plan_node_copy(c->arena, node);
-    c->scans = mem_grow(c->scans, &c->cap_scans, c->n_scans + 1, sizeof *c->scans);
-    struct split_scan_entry *entry = &c->scans[c->n_scans++];
-    *entry = (struct split_scan_entry){.scan = copy->as.scan};
+    struct split_scan_entry *entry = share_out(c, node, (double)total.rows, out);
     split_scan(c->options->catalog, scan, c->split_bytes, c->arena, &entry->splits, &entry->n_splits);
-    *out = (struct fragment){
-        .node = copy,
-        .spread = SPREAD_ANY,
-        .has_splits = true,
-        .rows = node->rows_estimated >= 0 && scan->n_filters > 0 ? node->rows_estimated : (double)total.rows,
-        .rows_max = (double)total.rows,
-    };
     return ERR_OK;
 }
 
@@ -187,12 +211,14 @@ static enum err cut_limit(struct cutter *c, struct plan_node *node, struct fragm
         struct plan_node *partial = plan_node_with_child(c->arena, node, child.node);
         *(node->kind == NODE_TOP_N ? &partial->as.order->limit : partial->as.limit) = local;
         child.node = partial;
+        child.rows = limit_rows(&local, child.rows);
     }
     if (err == ERR_OK) {
         err = cut__gather(c, &child, &child);
     }
     if (err == ERR_OK) {
         *out = on_top(c, &child, node);
+        out->rows = limit_rows(limit, out->rows);
         out->rows_max = limit_rows(limit, child.rows_max);
     }
     return err;

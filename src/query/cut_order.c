@@ -29,7 +29,7 @@ static bool may_use_ranges(const struct cutter *c, const struct plan_node *node,
     return true;
 }
 
-/* create_sort_key(@0, 'DESC NULLS LAST', …): a BLOB that sorts as the keys do. */
+/* create_sort_key(@0, 'DESC NULLS LAST', …): a BLOB, thanks to the text in the end, that sorts as the keys do. */
 static struct expression *sort_key(struct cutter *c, const struct order *order)
 {
     struct expression *args[TEMPLATE_ARGS_MAX];
@@ -40,7 +40,7 @@ static struct expression *sort_key(struct cutter *c, const struct order *order)
         buf_format(&text, "%s@%" PRIu32 ", '%s NULLS %s'", i == 0 ? "" : ", ", i,
                    order->keys[i].is_descending ? "DESC" : "ASC", order->keys[i].has_nulls_first ? "FIRST" : "LAST");
     }
-    buf_char(&text, ')');
+    buf_text(&text, ", '', 'ASC NULLS LAST')");
     struct expression *key =
         expression_template(c->arena, arena_strdup(c->arena, text.data), type_plain(TYPE_BLOB), args, order->n_keys);
     buf_deinit(&text);

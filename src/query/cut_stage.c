@@ -47,12 +47,14 @@ static void add_scan(struct stage_parts *parts, const struct split_scan_entry *e
     struct physical_stage *stage = parts->stage;
     struct arena *arena = parts->c->arena;
     uint32_t number = parts->n_scans++;
-    entry->scan->split = (struct scan_split){
-        .files = "{{split}}", .where = "{{rows:@.file_row_number}}", .file_index = "CAST({{file_index}} AS UBIGINT)"};
-    if (number > 0) {
-        entry->scan->split.files = arena_format(arena, "{{split:%" PRIu32 "}}", number);
-        entry->scan->split.where = arena_format(arena, "{{rows:%" PRIu32 ":@.file_row_number}}", number);
-        entry->scan->split.file_index = arena_format(arena, "CAST({{file_index:%" PRIu32 "}} AS UBIGINT)", number);
+    const char *which = number > 0 ? arena_format(arena, ":%" PRIu32, number) : "";
+    if (entry->scan->source == SCAN_STAND_IN) {
+        entry->scan->split.from =
+            arena_format(arena, "(SELECT * FROM %s WHERE {{rows%s:0}})", entry->scan->from, which);
+    } else {
+        entry->scan->split.files = arena_format(arena, "{{split%s}}", which);
+        entry->scan->split.where = arena_format(arena, "{{rows%s:@.file_row_number}}", which);
+        entry->scan->split.file_index = arena_format(arena, "CAST({{file_index%s}} AS UBIGINT)", which);
     }
     stage->splits =
         mem_grow(stage->splits, &parts->cap_splits, stage->n_splits + entry->n_splits, sizeof *stage->splits);

@@ -188,6 +188,12 @@ void physical_scatter_sql(struct buf *sql, const struct physical_stage *stage, u
 /* Appends a BLOB in SQL that sorts as the keys do, each of which may end in an order such as DESC NULLS LAST. */
 void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n);
 
+/*
+ * Where the last statement of the SQL starts. Only the one stage of a query that is not cut may have several; those before
+ * the last prepare it, and have no result.
+ */
+size_t physical_last_statement(const char *sql);
+
 /* The partitions of its inputs that a task reads (those that are read by partition). */
 struct physical_group physical_task_group(const struct physical_plan *plan, uint32_t stage, uint32_t task);
 

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "query/physical.h"
 #include "query/physical_internal.h"
 
@@ -17,7 +18,7 @@ void physical__complain(struct plan_reader *r, const struct physical_stage *stag
     if (r->n_errors++ >= LIMIT_PLAN_ERRORS) {
         return;
     }
-    char text[1024];
+    char text[sizeof(struct error)]; /* the longest that is quoted is an error of the JSON reader */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -30,6 +31,12 @@ void physical__complain(struct plan_reader *r, const struct physical_stage *stag
         *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
     }
     buf_text(&r->lines, text);
+}
+
+/* How much of a text is shown. */
+static int shown_bytes(const char *text)
+{
+    return (int)utf8_clip(text, strlen(text), SHOWN_BYTES);
 }
 
 /* An object may have no other members than these; a slip of the pen must not go unnoticed. */
@@ -45,7 +52,7 @@ static void check_members(struct plan_reader *r, const struct physical_stage *st
             is_known = strcmp(key, known[i]) == 0;
         }
         if (!is_known) {
-            physical__complain(r, stage, "%s has an unknown member \"%.*s\"", what, SHOWN_BYTES, key);
+            physical__complain(r, stage, "%s has an unknown member \"%.*s\"", what, shown_bytes(key), key);
         }
     }
 }
@@ -114,7 +121,7 @@ static void read_input(struct plan_reader *r, struct physical_stage *stage, cons
     }
     for (uint32_t i = 0; i < stage->n_inputs; i++) {
         if (strcasecmp(stage->inputs[i].name, name) == 0) {
-            physical__complain(r, stage, "two inputs are called \"%.*s\"", SHOWN_BYTES, name);
+            physical__complain(r, stage, "two inputs are called \"%.*s\"", shown_bytes(name), name);
         }
     }
     input->name = arena_strdup(r->arena, name);

@@ -74,12 +74,32 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
+size_t physical_last_statement(const char *sql)
+{
+    size_t start = 0;
+    size_t next = 0;
+    bool is_after_word = false;
+    for (size_t i = 0; sql[i] != '\0';) {
+        size_t n = skip_quoted(sql + i, is_after_word);
+        if (n == 0 && sql[i] == ';') {
+            next = i + 1;
+        } else if (n > 0 || !isspace((unsigned char)sql[i])) {
+            bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
+            start = next > start && !is_comment ? next : start;
+        }
+        is_after_word = n == 0 && is_word(sql[i]);
+        i += n > 0 ? n : 1;
+    }
+    return start;
+}
+
 /* Any split of the scan, for its file; NULL if it has none. */
 static const struct physical_split *split_of_scan(const struct filler *f, uint32_t scan)
 {
     if (f->split != NULL && f->split->scan == scan) {
         return f->split;
     }
+    ASSERT(f->stage->n_splits == 0 || f->stage->splits != NULL);
     for (uint32_t i = 0; i < f->stage->n_splits; i++) {
         if (f->stage->splits[i].scan == scan) {
             return &f->stage->splits[i];
@@ -261,7 +281,7 @@ void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t 
         buf_append(sql, keys[i], n_key);
         buf_format(sql, ", '%s'", order);
     }
-    buf_char(sql, ')');
+    buf_text(sql, ", '', 'ASC NULLS LAST')"); /* a text among the keys makes it a BLOB in all cases */
 }
 
 static void write_partition(struct buf *sql, const struct physical_output *output, uint32_t task)

@@ -648,7 +648,7 @@ struct plan_column {
 struct plan {
     struct plan_node *root;  /* NULL if unsupported */
     const char *unsupported; /* NULL, or why the query has to run as one task */
-    const char *sql;         /* the whole query with its parameters filled in: what that one task runs */
+    const char *sql;         /* what that one task runs: statements, the last of which yields the result */
     uint32_t n_columns;
     struct plan_column *columns;
 };

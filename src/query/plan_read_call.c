@@ -88,34 +88,54 @@ static bool restore_struct_update(struct plan_reader *r, const struct json *json
     return true;
 }
 
-/* date_part with a list of parts. */
+/* date_part with a list of parts, which are the fields of the result. */
 static bool restore_date_part(struct plan_reader *r, const struct json *json, struct expression *expression)
 {
-    const struct json *codes = json_get(json_get(json, "function_data"), "part_codes");
-    uint32_t n = (uint32_t)json_count(codes);
-    if (n == 0) {
+    const struct type *type = expression->type;
+    if (json_count(json_get(json_get(json, "function_data"), "part_codes")) == 0 || type->id != TYPE_STRUCT) {
         return true;
     }
-    struct constant *parts = arena_zalloc(r->arena, n * sizeof(*parts));
-    for (uint32_t i = 0; i < n; i++) {
-        const char *code = json_text(json_at(codes, i), NULL);
-        if (code == NULL) {
-            (void)plan__malformed(r, "parts of a date");
+    struct constant *parts = arena_zalloc(r->arena, type->n_fields * sizeof(*parts));
+    for (uint32_t i = 0; i < type->n_fields; i++) {
+        parts[i] = *plan__text_constant(r, type->fields[i].name, strlen(type->fields[i].name));
+    }
+    const struct constant *list = plan__list_constant(r, parts, type->n_fields, type_plain(TYPE_VARCHAR));
+    return insert_arg(r, expression, plan__constant_expression(r, list), 0);
+}
+
+/* list_aggregate(list, 'name', more…): what comes after the name is kept with the aggregate, and restored there. */
+static bool restore_list_aggregate(struct plan_reader *r, const struct json *json, struct expression *expression)
+{
+    const struct json *data = json_get(json_get(json, "function_data"), "bind_data");
+    const struct json *aggregate = json_get(data, "aggr_expr");
+    struct input nothing = {.n = 0};
+    if (aggregate == NULL || expression->n_args != 2) {
+        return true;
+    }
+    struct expression *call = plan__expression(r, aggregate, &nothing);
+    for (uint32_t i = 1; call != NULL && i < call->n_args; i++) {
+        if (!insert_arg(r, expression, call->args[i], expression->n_args)) {
             return false;
         }
-        parts[i] = *plan__text_constant(r, code, strlen(code));
     }
-    const struct constant *list = plan__list_constant(r, parts, n, type_plain(TYPE_VARCHAR));
-    return insert_arg(r, expression, plan__constant_expression(r, list), 0);
+    return call != NULL;
 }
 
 static const struct {
     const char *name;
     bool (*restore)(struct plan_reader *r, const struct json *json, struct expression *expression);
 } restored_functions[] = {
-    {"struct_pack", restore_struct_pack}, {"struct_insert", restore_struct_insert},
-    {"union_value", restore_union_value}, {"struct_update", restore_struct_update},
-    {"date_part", restore_date_part},     {"datepart", restore_date_part},
+    {"list_aggr", restore_list_aggregate},
+    {"list_aggregate", restore_list_aggregate},
+    {"aggregate", restore_list_aggregate},
+    {"array_aggr", restore_list_aggregate},
+    {"array_aggregate", restore_list_aggregate},
+    {"struct_pack", restore_struct_pack},
+    {"struct_insert", restore_struct_insert},
+    {"union_value", restore_union_value},
+    {"struct_update", restore_struct_update},
+    {"date_part", restore_date_part},
+    {"datepart", restore_date_part},
 };
 
 /*
@@ -191,10 +211,10 @@ bool plan__function(struct plan_reader *r, const struct json *json, const struct
 
 /* Aggregates. */
 
-static bool restore_separator(struct plan_reader *r, const struct json *data, struct expression *expression)
+static bool restore_separator(struct plan_reader *r, const struct json *json, struct expression *expression)
 {
     size_t n = 0;
-    const char *separator = json_text(json_get(data, "separator"), &n);
+    const char *separator = json_text(json_get(json_get(json, "function_data"), "separator"), &n);
     if (separator == NULL || expression->n_args != 1) {
         return true;
     }
@@ -218,11 +238,13 @@ static bool negate(struct plan_reader *r, struct constant *constant)
     return true;
 }
 
-/* A quantile is a constant with its type, or just a number. */
-static bool read_quantile(struct plan_reader *r, const struct json *json, bool is_descending, struct constant *out)
+/* A quantile is a constant with its type, or just a number, of the type that the function takes. */
+static bool read_quantile(struct plan_reader *r, const struct json *json, bool is_float, bool is_descending,
+                          struct constant *out)
 {
     if (json_kind_of(json) == JSON_NUMBER) {
-        *out = (struct constant){.type = type_plain(TYPE_DOUBLE), .as.number = json_number(json)};
+        const struct type *type = type_plain(is_float ? TYPE_FLOAT : TYPE_DOUBLE);
+        *out = (struct constant){.type = type, .as.number = json_number(json)};
     } else {
         const struct constant *constant = plan__constant(r, json);
         if (constant == NULL) {
@@ -233,8 +255,11 @@ static bool read_quantile(struct plan_reader *r, const struct json *json, bool i
     return !is_descending || negate(r, out);
 }
 
-static bool restore_quantiles(struct plan_reader *r, const struct json *data, struct expression *expression)
+static bool restore_quantiles(struct plan_reader *r, const struct json *json, struct expression *expression)
 {
+    const struct json *data = json_get(json, "function_data");
+    const char *name = json_text(json_get(json, "name"), NULL);
+    bool is_float = name != NULL && strcmp(name, "approx_quantile") == 0;
     const struct json *array = json_get(data, "quantiles");
     uint32_t n = (uint32_t)json_count(array);
     uint64_t sample_size = 0;
@@ -243,7 +268,7 @@ static bool restore_quantiles(struct plan_reader *r, const struct json *data, st
     }
     struct constant *quantiles = arena_zalloc(r->arena, n * sizeof(*quantiles));
     for (uint32_t i = 0; i < n; i++) {
-        if (!read_quantile(r, json_at(array, i), json_bool(json_get(data, "desc")), &quantiles[i])) {
+        if (!read_quantile(r, json_at(array, i), is_float, json_bool(json_get(data, "desc")), &quantiles[i])) {
             return false;
         }
     }
@@ -261,8 +286,9 @@ static bool restore_quantiles(struct plan_reader *r, const struct json *data, st
     return append_constant(r, expression, size);
 }
 
-static bool restore_bounds(struct plan_reader *r, const struct json *data, struct expression *expression)
+static bool restore_bounds(struct plan_reader *r, const struct json *json, struct expression *expression)
 {
+    const struct json *data = json_get(json, "function_data");
     if (json_get(data, "min") == NULL || expression->n_args != 1) {
         return true;
     }
@@ -272,7 +298,7 @@ static bool restore_bounds(struct plan_reader *r, const struct json *data, struc
 
 static const struct {
     const char *name;
-    bool (*restore)(struct plan_reader *r, const struct json *data, struct expression *expression);
+    bool (*restore)(struct plan_reader *r, const struct json *json, struct expression *expression);
 } restored_aggregates[] = {
     {"string_agg", restore_separator},      {"group_concat", restore_separator},
     {"listagg", restore_separator},         {"quantile", restore_quantiles},
@@ -290,9 +316,8 @@ static const char *read_aggregate_call(struct plan_reader *r, const struct json 
     if (r->err != ERR_OK) {
         return NULL;
     }
-    const struct json *data = json_get(json, "function_data");
     for (size_t i = 0; i < ARRAY_LEN(restored_aggregates); i++) {
-        if (strcmp(restored_aggregates[i].name, name) == 0 && !restored_aggregates[i].restore(r, data, expression)) {
+        if (strcmp(restored_aggregates[i].name, name) == 0 && !restored_aggregates[i].restore(r, json, expression)) {
             return NULL;
         }
     }

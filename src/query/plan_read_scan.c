@@ -140,13 +140,14 @@ struct filtered {
     uint32_t ref; /* what BOUND_REF 0 becomes */
 };
 
-static struct expression *read_filter(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                      bool *out_is_hint);
+/* What is read where there is nothing to check. Nobody looks into it. */
+static struct expression hint;
+
+static struct expression *read_filter(struct plan_reader *r, const struct json *json, const struct filtered *filtered);
 
 static struct expression *filter_comparison(struct plan_reader *r, const struct json *json,
-                                            const struct filtered *filtered, bool *out_is_hint)
+                                            const struct filtered *filtered)
 {
-    UNUSED(out_is_hint);
     struct expression *expression = plan__new_expression(r, EXPRESSION_COMPARISON, type_plain(TYPE_BOOLEAN), 2);
     expression->args[0] = filtered->column;
     expression->args[1] = plan__constant_expression(r, plan__constant(r, json_get(json, "constant")));
@@ -157,10 +158,8 @@ static struct expression *filter_comparison(struct plan_reader *r, const struct 
     return expression;
 }
 
-static struct expression *filter_null(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                      bool *out_is_hint)
+static struct expression *filter_null(struct plan_reader *r, const struct json *json, const struct filtered *filtered)
 {
-    UNUSED(out_is_hint);
     const char *type = plan__text(r, json, "filter_type");
     struct expression *expression = plan__new_expression(r, EXPRESSION_OPERATOR, type_plain(TYPE_BOOLEAN), 1);
     expression->args[0] = filtered->column;
@@ -168,10 +167,8 @@ static struct expression *filter_null(struct plan_reader *r, const struct json *
     return expression;
 }
 
-static struct expression *filter_in(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                    bool *out_is_hint)
+static struct expression *filter_in(struct plan_reader *r, const struct json *json, const struct filtered *filtered)
 {
-    UNUSED(out_is_hint);
     const struct json *values = json_get(json, "values");
     uint32_t n = (uint32_t)json_count(values);
     if (n == 0) {
@@ -188,7 +185,7 @@ static struct expression *filter_in(struct plan_reader *r, const struct json *js
 
 /* Hints among the filters of an AND are left out; an OR with a hint in it is one itself. */
 static struct expression *filter_conjunction(struct plan_reader *r, const struct json *json,
-                                             const struct filtered *filtered, bool *out_is_hint)
+                                             const struct filtered *filtered)
 {
     const struct json *children = json_get(json, "child_filters");
     bool is_or = strcmp(plan__text(r, json, "filter_type"), "CONJUNCTION_OR") == 0;
@@ -197,23 +194,18 @@ static struct expression *filter_conjunction(struct plan_reader *r, const struct
         plan__new_expression(r, is_or ? EXPRESSION_OR : EXPRESSION_AND, type_plain(TYPE_BOOLEAN), n);
     expression->n_args = 0;
     for (uint32_t i = 0; i < n; i++) {
-        bool is_hint = false;
-        struct expression *child = read_filter(r, json_at(children, i), filtered, &is_hint);
-        if (child != NULL) {
+        struct expression *child = read_filter(r, json_at(children, i), filtered);
+        if (child == NULL || (child == &hint && is_or)) {
+            return child;
+        }
+        if (child != &hint) {
             expression->args[expression->n_args++] = child;
-        } else if (!is_hint) {
-            return NULL;
-        } else if (is_or) {
-            *out_is_hint = true;
-            return NULL;
         }
     }
-    *out_is_hint = expression->n_args == 0;
-    return *out_is_hint ? NULL : expression;
+    return expression->n_args == 0 ? &hint : expression;
 }
 
-static struct expression *filter_field(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                       bool *out_is_hint)
+static struct expression *filter_field(struct plan_reader *r, const struct json *json, const struct filtered *filtered)
 {
     const char *name = plan__text(r, json, "child_name");
     const struct type *type = name != NULL ? field_type(filtered->column->type, name) : NULL;
@@ -225,13 +217,12 @@ static struct expression *filter_field(struct plan_reader *r, const struct json 
     field->args[0] = filtered->column;
     field->args[1] = plan__constant_expression(r, plan__text_constant(r, name, strlen(name)));
     struct filtered inner = {.column = field, .ref = filtered->ref};
-    return read_filter(r, json_get(json, "child_filter"), &inner, out_is_hint);
+    return read_filter(r, json_get(json, "child_filter"), &inner);
 }
 
 static struct expression *filter_expression(struct plan_reader *r, const struct json *json,
-                                            const struct filtered *filtered, bool *out_is_hint)
+                                            const struct filtered *filtered)
 {
-    UNUSED(out_is_hint);
     if (filtered->column->kind != EXPRESSION_REF) {
         return plan__unsupported(r, "a filter expression on a field");
     }
@@ -240,20 +231,17 @@ static struct expression *filter_expression(struct plan_reader *r, const struct 
 }
 
 /* It only helps to skip data early; the real condition is elsewhere in the plan. */
-static struct expression *filter_hint(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                      bool *out_is_hint)
+static struct expression *filter_hint(struct plan_reader *r, const struct json *json, const struct filtered *filtered)
 {
     UNUSED(r);
     UNUSED(json);
     UNUSED(filtered);
-    *out_is_hint = true;
-    return NULL;
+    return &hint;
 }
 
 static const struct {
     const char *name;
-    struct expression *(*read)(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                               bool *out_is_hint);
+    struct expression *(*read)(struct plan_reader *r, const struct json *json, const struct filtered *filtered);
 } filter_types[] = {
     {"CONSTANT_COMPARISON", filter_comparison},
     {"IS_NULL", filter_null},
@@ -268,9 +256,8 @@ static const struct {
     {"BLOOM_FILTER", filter_hint},
 };
 
-/* NULL with `*out_is_hint` set if there is nothing to check; NULL without it after an error. */
-static struct expression *read_filter(struct plan_reader *r, const struct json *json, const struct filtered *filtered,
-                                      bool *out_is_hint)
+/* NULL after an error, &hint if there is nothing to check. */
+static struct expression *read_filter(struct plan_reader *r, const struct json *json, const struct filtered *filtered)
 {
     const char *name = plan__text(r, json, "filter_type");
     if (name == NULL || !plan__enter(r)) {
@@ -281,7 +268,7 @@ static struct expression *read_filter(struct plan_reader *r, const struct json *
     for (size_t i = 0; !is_known && i < ARRAY_LEN(filter_types); i++) {
         if (strcmp(filter_types[i].name, name) == 0) {
             is_known = true;
-            expression = filter_types[i].read(r, json, filtered, out_is_hint);
+            expression = filter_types[i].read(r, json, filtered);
         }
     }
     if (!is_known) {
@@ -305,14 +292,13 @@ static bool read_filters(struct plan_reader *r, const struct json *json, struct 
         }
         struct filtered filtered = {.ref = column.is_virtual != VIRTUAL_NONE ? column.is_virtual : column.index};
         filtered.column = expression_ref(r->arena, filtered.ref, column.type);
-        bool is_hint = false;
-        struct expression *filter = read_filter(r, json_get(json_at(filters, i), "value"), &filtered, &is_hint);
-        if (filter == NULL && !is_hint) {
+        struct expression *filter = read_filter(r, json_get(json_at(filters, i), "value"), &filtered);
+        if (filter == NULL) {
             return false;
         }
-        if (filter != NULL && column.is_virtual != VIRTUAL_NONE) {
+        if (filter != &hint && column.is_virtual != VIRTUAL_NONE) {
             scan->virtual_filters[scan->n_virtual_filters++] = filter;
-        } else if (filter != NULL) {
+        } else if (filter != &hint) {
             scan->filters[scan->n_filters++] = filter;
         }
     }

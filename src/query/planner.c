@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "duck/duck.h"
+#include "query/plan_estimate.h"
 #include "query/plan_read.h"
 #include "query/plan_sql.h"
 #include "query/unparse.h"
@@ -48,7 +49,7 @@ struct planning {
     struct json *parsed;  /* the statement */
     struct json *params;  /* NULL: none */
     struct buf planned;   /* what is planned: with parameters and stand-ins */
-    struct buf statement; /* the same without stand-ins: what one task would run */
+    struct buf statement; /* the same without stand-ins */
     struct plan *plan;
 };
 
@@ -61,6 +62,9 @@ enum err planner_open(struct planner **out, struct error *e)
     enum err err = duck_open(&options, &planner->duck, e);
     if (err == ERR_OK) {
         err = duck_connect(planner->duck, &planner->connection, e);
+    }
+    if (err == ERR_OK) {
+        err = duck_run(planner->connection, "SET explain_output = 'optimized_only'", e);
     }
     if (err != ERR_OK) {
         planner_close(planner);
@@ -172,6 +176,13 @@ static enum err write_source(struct buf *sql, const struct planner_table *table,
     return ERR_OK;
 }
 
+static void begin_view(struct buf *sql, const struct planner_table *table)
+{
+    buf_text(sql, "CREATE OR REPLACE TEMP VIEW ");
+    sql_write_name(sql, table->name);
+    buf_text(sql, " AS SELECT * FROM ");
+}
+
 static enum err create_view(struct planning *p, const struct planner_table *table, struct error *e)
 {
     struct duck_connection *connection = p->planner->connection;
@@ -183,9 +194,7 @@ static enum err create_view(struct planning *p, const struct planner_table *tabl
         err = duck_add_source(connection, source.data, source.data, STAND_IN_ROWS, e);
     }
     if (err == ERR_OK) {
-        buf_text(&sql, "CREATE OR REPLACE TEMP VIEW ");
-        sql_write_name(&sql, table->name);
-        buf_text(&sql, " AS SELECT * FROM ");
+        begin_view(&sql, table);
         if (has_stand_in) {
             buf_text(&sql, PLAN_STAND_IN "(");
             sql_write_text(&sql, source.data, source.n);
@@ -203,7 +212,6 @@ static enum err create_view(struct planning *p, const struct planner_table *tabl
 static enum err create_views(struct planning *p, struct error *e)
 {
     enum err err = ERR_OK;
-    p->is_used = arena_zalloc(p->arena, p->n_tables * sizeof(bool));
     plan_sql_tables(p->parsed, note_table, p);
     for (uint32_t i = 0; err == ERR_OK && i < p->n_tables; i++) {
         if (p->is_used[i]) {
@@ -215,7 +223,7 @@ static enum err create_views(struct planning *p, struct error *e)
 
 static void drop_views(struct planning *p)
 {
-    for (uint32_t i = 0; p->is_used != NULL && i < p->n_tables; i++) {
+    for (uint32_t i = 0; i < p->n_tables; i++) {
         if (p->is_used[i]) {
             struct buf sql = {0};
             buf_text(&sql, "DROP VIEW IF EXISTS temp.");
@@ -225,29 +233,6 @@ static void drop_views(struct planning *p)
             buf_deinit(&sql);
         }
     }
-}
-
-/* The statement, without views: named data sets become CTEs around it. */
-static enum err write_task_sql(struct planning *p, struct buf *out, struct error *e)
-{
-    bool is_first = true;
-    enum err err = ERR_OK;
-    for (uint32_t i = 0; err == ERR_OK && p->is_used != NULL && i < p->n_tables; i++) {
-        bool has_stand_in = false;
-        if (!p->is_used[i]) {
-            continue;
-        }
-        buf_text(out, is_first ? "WITH " : ", ");
-        is_first = false;
-        sql_write_name(out, p->tables[i].name);
-        buf_text(out, " AS NOT MATERIALIZED (SELECT * FROM ");
-        err = write_source(out, &p->tables[i], &has_stand_in, e);
-        buf_char(out, ')');
-    }
-    buf_text(out, is_first ? "" : " SELECT * FROM (");
-    buf_append(out, p->statement.data, p->statement.n);
-    buf_text(out, is_first ? "" : ")");
-    return err;
 }
 
 /* Parsing and rewriting. */
@@ -309,18 +294,14 @@ static enum err write_back(struct planning *p, const struct buf *json, struct bu
     return ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", json->data, json->n, out, e);
 }
 
-/* Fills `planned` and `statement`. Text that needs no change stays as the user wrote it. */
+/* Fills `planned`: with constants for parameters, and stand-ins. Text that needs no change stays as the user wrote it. */
 static enum err rewrite(struct planning *p, const char *sql, struct error *e)
 {
     struct buf json = {0};
     struct plan_sql_outcome outcome = {0};
     struct plan_sql_changes changes = {.params = p->params};
-    bool has_views = false;
-    for (uint32_t i = 0; i < p->n_tables; i++) {
-        has_views = has_views || p->is_used[i];
-    }
     enum err err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
-    if (err == ERR_OK && (outcome.has_params || has_views)) {
+    if (err == ERR_OK && outcome.has_params) {
         err = write_back(p, &json, &p->statement, e);
     } else {
         buf_text(&p->statement, sql);
@@ -337,6 +318,28 @@ static enum err rewrite(struct planning *p, const char *sql, struct error *e)
         buf_append(&p->planned, p->statement.data, p->statement.n);
     }
     buf_deinit(&json);
+    return err;
+}
+
+/* What one task would run: the data sets as views, which are gone with its connection, then the statement itself. */
+static enum err write_task_sql(struct planning *p, const char *statement, struct error *e)
+{
+    struct buf sql = {0};
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; err == ERR_OK && i < p->n_tables; i++) {
+        bool has_stand_in = false;
+        if (!p->is_used[i]) {
+            continue;
+        }
+        begin_view(&sql, &p->tables[i]);
+        err = write_source(&sql, &p->tables[i], &has_stand_in, e);
+        buf_text(&sql, ";\n");
+    }
+    buf_text(&sql, statement);
+    if (err == ERR_OK) {
+        p->plan->sql = arena_strdup(p->arena, sql.data);
+    }
+    buf_deinit(&sql);
     return err;
 }
 
@@ -368,15 +371,35 @@ static enum err add_column(void *context, const struct duck_text *values, uint32
     return ERR_OK;
 }
 
-/* Binds the statement, and so finds what is wrong with it. */
-static enum err describe(struct planning *p, struct error *e)
+static enum err describe_as(struct planning *p, const char *before, const char *after, struct error *e)
 {
     struct described described = {.planning = p};
     struct buf sql = {0};
-    buf_text(&sql, "DESCRIBE ");
-    buf_append(&sql, p->planned.data, p->planned.n);
+    buf_format(&sql, "DESCRIBE %s", before);
+    buf_append(&sql, p->statement.data, p->statement.n);
+    buf_text(&sql, after);
     enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, add_column, &described, e);
     buf_deinit(&sql);
+    return err;
+}
+
+/*
+ * Binds the statement as the user wrote it, and so finds what is wrong with it. A few kinds of queries, such as SUMMARIZE,
+ * can only be described as a derived table.
+ */
+static enum err describe(struct planning *p, struct error *e)
+{
+    struct error first = {0};
+    enum err err = describe_as(p, "", "", &first);
+    if (err == ERR_OK) {
+        return ERR_OK;
+    }
+    if (strncmp(first.message, "Parser Error", 12) == 0 && describe_as(p, "SELECT * FROM (", "\n)", NULL) == ERR_OK) {
+        return ERR_OK;
+    }
+    if (e != NULL) {
+        *e = first;
+    }
     return err;
 }
 
@@ -413,6 +436,30 @@ static enum err read_plan(struct planning *p, struct error *e)
     return err;
 }
 
+static enum err keep_explained(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    UNUSED(e);
+    if (n == 2 && values[1].bytes != NULL) {
+        buf_append(context, values[1].bytes, values[1].n);
+    }
+    return ERR_OK;
+}
+
+static enum err add_estimates(struct planning *p, struct error *e)
+{
+    struct buf sql = {0};
+    struct buf text = {0};
+    buf_text(&sql, "EXPLAIN (FORMAT JSON) ");
+    buf_append(&sql, p->planned.data, p->planned.n);
+    enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, keep_explained, &text, e);
+    if (err == ERR_OK && text.n > 0) {
+        plan_estimate(p->plan->root, text.data, text.n);
+    }
+    buf_deinit(&sql);
+    buf_deinit(&text);
+    return is_fatal(err) ? err : ERR_OK; /* a plan without estimates is as right as one with them */
+}
+
 static enum err set_optimizers(struct planner *planner, const char *off, struct error *e)
 {
     struct buf sql = {0};
@@ -428,7 +475,10 @@ static enum err read_plan_twice(struct planning *p, struct error *e)
     struct error reason = {0};
     struct error second = {0};
     enum err err = read_plan(p, &reason);
-    if (err != ERR_OK && !is_fatal(err)) {
+    if (err == ERR_OK) {
+        return add_estimates(p, e);
+    }
+    if (!is_fatal(err)) {
         err = set_optimizers(p->planner, OPTIMIZERS_OFF_MINIMAL, &second);
         if (err == ERR_OK) {
             err = read_plan(p, &second);
@@ -449,7 +499,6 @@ static enum err read_plan_twice(struct planning *p, struct error *e)
 
 static enum err plan_select(struct planning *p, const char *sql, struct error *e)
 {
-    struct buf task_sql = {0};
     enum err err = create_views(p, e);
     if (err == ERR_OK) {
         err = rewrite(p, sql, e);
@@ -461,15 +510,24 @@ static enum err plan_select(struct planning *p, const char *sql, struct error *e
         err = read_plan_twice(p, e);
     }
     if (err == ERR_OK) {
-        err = write_task_sql(p, &task_sql, e);
+        err = write_task_sql(p, p->statement.data, e);
     }
-    if (err == ERR_OK) {
-        p->plan->sql = arena_strdup(p->arena, task_sql.data);
-    }
-    buf_deinit(&task_sql);
     drop_views(p);
     duck_forget_sources(p->planner->connection);
     return err;
+}
+
+/* DuckDB does not tell which tables such a statement reads, so every data set counts whose name is somewhere in it. */
+static enum err plan_other(struct planning *p, const char *sql, struct error *e)
+{
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        size_t n = strlen(p->tables[i].name);
+        for (const char *at = sql; *at != '\0' && !p->is_used[i]; at++) {
+            p->is_used[i] = strncasecmp(at, p->tables[i].name, n) == 0;
+        }
+    }
+    p->plan->unsupported = "it is not a plain SELECT";
+    return write_task_sql(p, sql, e);
 }
 
 enum err query_plan(struct planner *planner, const char *sql, const char *params_json,
@@ -479,6 +537,7 @@ enum err query_plan(struct planner *planner, const char *sql, const char *params
     bool is_select = false;
     struct planning p = {.planner = planner, .arena = arena, .tables = tables, .n_tables = n_tables};
     p.plan = arena_zalloc(arena, sizeof(*p.plan));
+    p.is_used = arena_zalloc(arena, n_tables * sizeof(bool));
     enum err err = parse(&p, sql, params_json, e);
     if (err == ERR_OK) {
         err = check_parsed(&p, &is_select, e);
@@ -486,8 +545,7 @@ enum err query_plan(struct planner *planner, const char *sql, const char *params
     if (err == ERR_OK && is_select) {
         err = plan_select(&p, sql, e);
     } else if (err == ERR_OK) {
-        p.plan->unsupported = "it is not a SELECT";
-        p.plan->sql = arena_strdup(arena, sql);
+        err = plan_other(&p, sql, e);
     }
     if (err == ERR_OK) {
         *out_plan = p.plan;

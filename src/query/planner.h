@@ -12,6 +12,7 @@
  *   3. prepare it, for the names and types of the result, and for errors that the user has to know
  *   4. let DuckDB write its optimized plan as JSON, and read that (plan_read.h)
  *   5. unparse it once as a whole, so that what cannot be unparsed is known now
+ *   6. ask DuckDB for its guesses at numbers of rows
  * What fails after step 3 is no error: the plan is `unsupported`, with the reason, and the query runs as one task.
  *
  * Ownership: planner_open's caller closes it; the plan lies in the arena. Threads: one at a time per planner, except for

@@ -61,6 +61,19 @@ static bool is_empty_with(const struct physical_stage *stage, const char *name)
     return false;
 }
 
+/* One more CTE in front of a query, which may have some already. */
+static void write_with(struct buf *out, const char *name, const char *definition, const char *sql)
+{
+    static const char *const starts[] = {"WITH RECURSIVE ", "WITH "};
+    const char *start = "";
+    for (size_t i = 0; i < ARRAY_LEN(starts) && start[0] == '\0'; i++) {
+        start = strncmp(sql, starts[i], strlen(starts[i])) == 0 ? starts[i] : "";
+    }
+    bool has_others = start[0] != '\0';
+    buf_format(out, "%s\"%s\" AS (%s)%s%s", has_others ? start : "WITH ", name, definition, has_others ? ", " : " ",
+               sql + strlen(start));
+}
+
 /*
  * Makes the large side's SQL a part of the reader's: WITH i3 AS (…) in front of it, in place of the input i3. What that
  * side reads, the reader reads now.
@@ -72,7 +85,7 @@ static void take_in(struct physical_plan *plan, uint32_t reader, struct arena *a
     const struct physical_input taken = *find_input(stage, stage->choice.large);
     struct physical_stage merged = *stage;
     struct buf sql = {0};
-    buf_format(&sql, "WITH \"%s\" AS (%s) SELECT * FROM (%s)", taken.name, large->sql, stage->sql);
+    write_with(&sql, taken.name, large->sql, stage->sql);
     merged.sql = arena_strdup(arena, sql.data);
     buf_deinit(&sql);
     merged.inputs = arena_zalloc(arena, (stage->n_inputs + large->n_inputs) * sizeof *merged.inputs);

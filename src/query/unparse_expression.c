@@ -203,50 +203,81 @@ static bool write_call(struct unparser *u, struct buf *sql, const struct express
     return true;
 }
 
+static bool is_empty_list(const struct expression *expression)
+{
+    return expression->kind == EXPRESSION_CONSTANT && expression->type->id == TYPE_LIST &&
+           !expression->as.constant->is_null && expression->as.constant->as.items.n == 0;
+}
+
+/* A bound that was left out of list[a:b:step] is an empty list in the plan, which only that syntax can express. */
+static bool is_open_slice(const struct expression *expression)
+{
+    const char *name = expression->as.function.name;
+    if ((strcmp(name, "array_slice") != 0 && strcmp(name, "list_slice") != 0) || expression->n_args < 3) {
+        return false;
+    }
+    return is_empty_list(expression->args[1]) || is_empty_list(expression->args[2]);
+}
+
+static bool write_slice(struct unparser *u, struct buf *sql, const struct expression *expression,
+                        const struct columns *columns)
+{
+    static const char *const before[] = {"(", ")[", ":", ":"};
+    for (uint32_t i = 0; i < expression->n_args && i < ARRAY_LEN(before); i++) {
+        buf_text(sql, before[i]);
+        if (i > 0 && is_empty_list(expression->args[i])) {
+            buf_text(sql, i == 2 && expression->n_args > 3 ? "-" : "");
+        } else if (!unparse__expression(u, sql, expression->args[i], columns)) {
+            return false;
+        }
+    }
+    buf_char(sql, ']');
+    return true;
+}
+
 struct digits {
     uint8_t width;
     uint8_t scale;
 };
 
-/*
- * The digits that DuckDB's binder will give to + - * % over arguments of these types. False if they are not all exact
- * numbers, or none is a DECIMAL.
- */
-static bool bound_digits(const char *name, const struct type *const *types, uint32_t n, struct digits *out)
+static int larger(int a, int b)
 {
-    int width_sum = 0;
-    int scale_sum = 0;
-    int width_max = 0;
-    int scale_max = 0;
-    int whole_max = 0;
-    bool has_decimal = false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint8_t width = 0;
-        uint8_t scale = 0;
-        if (!type_is_exact_number(types[i], &width, &scale)) {
-            return false;
-        }
-        has_decimal = has_decimal || types[i]->id == TYPE_DECIMAL;
-        width_sum += width;
-        scale_sum += scale;
-        width_max = width > width_max ? width : width_max;
-        scale_max = scale > scale_max ? scale : scale_max;
-        whole_max = width - scale > whole_max ? width - scale : whole_max;
+    return a > b ? a : b;
+}
+
+/*
+ * The digits that DuckDB's binder will give to + - * % over arguments of these types. False if they are not both exact
+ * numbers, or neither is a DECIMAL.
+ */
+static bool bound_digits(char name, const struct type *left, const struct type *right, struct digits *out)
+{
+    struct digits a = {0};
+    struct digits b = {0};
+    if (!type_is_exact_number(left, &a.width, &a.scale) || !type_is_exact_number(right, &b.width, &b.scale)) {
+        return false;
     }
-    int width = width_sum;
-    int scale = scale_sum;
-    if (name[0] == '*') {
+    int width_max = larger(a.width, b.width);
+    int scale = a.scale + b.scale;
+    int width = a.width + b.width;
+    if (name == '*') {
         width = width > 18 && width_max <= 18 && scale < 18 ? 18 : width;
     } else {
-        scale = scale_max;
-        width = scale_max + whole_max > width_max ? scale_max + whole_max : width_max;
-        if (name[0] != '%') {
+        scale = larger(a.scale, b.scale);
+        width = larger(scale + larger(a.width - a.scale, b.width - b.scale), width_max);
+        if (name != '%') {
             width++;
             width = width > 18 && width_max <= 18 ? 18 : width;
         }
     }
     *out = (struct digits){.width = (uint8_t)(width > 38 ? 38 : width), .scale = (uint8_t)scale};
-    return has_decimal;
+    return left->id == TYPE_DECIMAL || right->id == TYPE_DECIMAL;
+}
+
+static bool has_bound_type(const struct expression *call, const struct expression *left, const struct expression *right)
+{
+    struct digits digits = {0};
+    return bound_digits(call->as.function.name[0], left->type, right->type, &digits) &&
+           digits.width == call->type->width && digits.scale == call->type->scale;
 }
 
 /* The argument without a cast that the binder put there to bring it to the result's digits, and will put there again. */
@@ -260,17 +291,6 @@ static struct expression *without_binders_cast(struct expression *argument)
     return argument->args[0];
 }
 
-static bool has_bound_type(const struct expression *call)
-{
-    const struct type *types[2];
-    struct digits digits;
-    for (uint32_t i = 0; i < call->n_args; i++) {
-        types[i] = call->args[i]->type;
-    }
-    return bound_digits(call->as.function.name, types, call->n_args, &digits) && digits.width == call->type->width &&
-           digits.scale == call->type->scale;
-}
-
 /*
  * DuckDB widens DECIMAL arithmetic when it binds it, and would widen it once more when it binds our text. So the call
  * is written without the casts of the first binding, if that gives the right type; or else it is cast to it.
@@ -278,17 +298,18 @@ static bool has_bound_type(const struct expression *call)
 static bool write_decimal_call(struct unparser *u, struct buf *sql, const struct expression *expression,
                                const struct columns *columns)
 {
-    struct expression *args[2];
+    bool is_product = expression->as.function.name[0] == '*';
+    struct expression *left = expression->args[0];
+    struct expression *right = expression->args[1];
+    struct expression *args[] = {is_product ? left : without_binders_cast(left),
+                                 is_product ? right : without_binders_cast(right)};
     struct expression stripped = *expression;
+    stripped.n_args = ARRAY_LEN(args);
     stripped.args = args;
-    for (uint32_t i = 0; i < expression->n_args; i++) {
-        bool is_product = expression->as.function.name[0] == '*';
-        args[i] = is_product ? expression->args[i] : without_binders_cast(expression->args[i]);
-    }
-    if (has_bound_type(&stripped)) {
+    if (has_bound_type(expression, args[0], args[1])) {
         return write_call(u, sql, &stripped, columns);
     }
-    if (has_bound_type(expression)) {
+    if (has_bound_type(expression, left, right)) {
         return write_call(u, sql, expression, columns);
     }
     buf_text(sql, "CAST(");
@@ -306,8 +327,11 @@ static bool write_function(struct unparser *u, struct buf *sql, const struct exp
 {
     const char *name = expression->as.function.name;
     bool is_arithmetic = name[0] != '\0' && strchr("+-*%", name[0]) != NULL && name[1] == '\0';
-    if (is_arithmetic && expression->type->id == TYPE_DECIMAL && expression->n_args >= 1 && expression->n_args <= 2) {
+    if (is_arithmetic && expression->type->id == TYPE_DECIMAL && expression->n_args == 2) {
         return write_decimal_call(u, sql, expression, columns);
+    }
+    if (is_open_slice(expression)) {
+        return write_slice(u, sql, expression, columns);
     }
     return write_call(u, sql, expression, columns);
 }

@@ -26,7 +26,7 @@
 
 #define SPARE_MAX 1024
 
-enum { ENDING_METADATA_MAX = 3 };
+enum { ENDING_METADATA_MAX = 4 };
 
 /* How a call ends; kept, because it may have to wait for a message that is being sent. */
 struct ending {
@@ -508,6 +508,7 @@ void rpc_call_fail(struct rpc_call *call, const struct error *e, const char *lea
     if (leader != NULL && leader[0] != '\0') {
         add_metadata(call, RPC_LEADER_KEY, rpc__percent_encode(leader));
     }
+    add_metadata(call, RPC_CODE_KEY, grpc_slice_from_static_string(err_name(e->code)));
     if (e->hint[0] != '\0') {
         add_metadata(call, RPC_HINT_KEY, rpc__percent_encode(e->hint));
     }

@@ -26,6 +26,7 @@
 
 #define RPC_LEADER_KEY "capstan-leader" /* trailing metadata of a refusal by a non-leader: where the leader is */
 #define RPC_HINT_KEY "capstan-hint"
+#define RPC_CODE_KEY "capstan-code"   /* err_name of a failure: that a server of ours answered, and did not vanish */
 #define RPC_TOKEN_KEY "authorization" /* "Bearer <token>" */
 #define RPC_STALENESS_KEY "capstan-staleness-ms"
 
@@ -155,6 +156,7 @@ struct rpc_request {
 struct rpc_trailer {
     char leader[256];
     int64_t staleness_ms; /* -1: not told */
+    bool is_answered;     /* the failure is what a server said, not the network */
 };
 
 /* Calls and waits. The answer's bytes are appended to `out`. `trailer` may be NULL; it is set in any case. */

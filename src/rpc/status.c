@@ -116,6 +116,7 @@ void rpc__trailer_read(const grpc_metadata_array *metadata, struct rpc_trailer *
     if (leader != NULL) {
         rpc__percent_decode(leader->value, trailer->leader, sizeof(trailer->leader));
     }
+    trailer->is_answered = find(metadata, RPC_CODE_KEY) != NULL;
     const grpc_metadata *staleness = find(metadata, RPC_STALENESS_KEY);
     size_t digits = staleness == NULL ? 0 : GRPC_SLICE_LENGTH(staleness->value);
     if (digits > 0 && digits <= 18) {

@@ -595,7 +595,7 @@ static void close_store(struct store *store)
     struct postgres *pg = postgres__of(store);
     postgres__disconnect(pg);
     postgres__arrays_deinit(&pg->arrays);
-    postgres__batch_deinit(&pg->batch);
+    net_deinit(&pg->net);
     arena_deinit(&pg->arena);
     wake_deinit(&pg->wake);
     spec_memo_deinit(&pg->memo);

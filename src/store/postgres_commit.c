@@ -379,7 +379,7 @@ static void send_sweeps(struct commit *c)
     struct postgres_arrays *arrays = &c->pg->arrays;
     for (size_t i = 0; i < ARRAY_LEN(statements); i++) {
         postgres__arrays_start(arrays, types, ARRAY_LEN(types));
-        for (const struct postgres_owner *o = c->pg->batch.swept; o != NULL; o = o->next_swept) {
+        for (const struct net_owner *o = c->pg->net.swept; o != NULL; o = o->next_swept) {
             postgres__arrays_put(arrays, 0, text_value(o->name));
             postgres__arrays_put(arrays, 1, int_value(o->swept_at_ms));
             end_row(c, statements[i]);
@@ -393,7 +393,7 @@ static void send_leases_gone(struct commit *c)
     static const enum value_type types[] = {VALUE_IS_TEXT, VALUE_IS_INT, VALUE_IS_INT, VALUE_IS_BYTES};
     struct postgres_arrays *arrays = &c->pg->arrays;
     postgres__arrays_start(arrays, types, ARRAY_LEN(types));
-    for (const struct postgres_lease_gone *g = c->pg->batch.leases_gone; g != NULL; g = g->next) {
+    for (const struct net_lease_gone *g = c->pg->net.leases_gone; g != NULL; g = g->next) {
         postgres__arrays_put(arrays, 0, text_value(g->row->ref.job_id));
         postgres__arrays_put(arrays, 1, int_value(g->row->ref.stage));
         postgres__arrays_put(arrays, 2, int_value(g->row->ref.task));
@@ -413,7 +413,7 @@ static void send_gone(struct commit *c, const struct table *table)
     }
     uint32_t which = ST_GONE + (uint32_t)table->kind;
     postgres__arrays_start(arrays, types, n_keys);
-    for (const struct postgres_cell *cell = c->pg->batch.kinds[table->kind].first; cell != NULL; cell = cell->next) {
+    for (const struct net_cell *cell = c->pg->net.kinds[table->kind].first; cell != NULL; cell = cell->next) {
         if (!cell->is_gone) {
             continue;
         }
@@ -448,7 +448,7 @@ static void send_rows(struct commit *c, const struct table *table, enum statemen
     bool is_fresh = base == ST_NEW && !c->is_careful && says_what_is_new(table);
     uint32_t which = (is_fresh ? (uint32_t)ST_FRESH : (uint32_t)base) + (uint32_t)table->kind;
     postgres__arrays_start(arrays, types, n);
-    for (const struct postgres_cell *cell = c->pg->batch.kinds[table->kind].first; cell != NULL; cell = cell->next) {
+    for (const struct net_cell *cell = c->pg->net.kinds[table->kind].first; cell != NULL; cell = cell->next) {
         if (cell->changes == NULL || (cell->fixed != NULL) != (base == ST_NEW)) {
             continue;
         }
@@ -467,7 +467,7 @@ static void send_all_rows(struct commit *c)
     static const enum row_kind order[] = {ROW_JOB,    ROW_STAGE, ROW_TASK,    ROW_LEASE, ROW_MAP_OUTPUT,
                                           ROW_RESULT, ROW_NODE,  ROW_ATTEMPT, ROW_EVENT};
     for (size_t i = 0; i < ARRAY_LEN(order); i++) {
-        if (c->pg->batch.kinds[order[i]].first != NULL) {
+        if (c->pg->net.kinds[order[i]].first != NULL) {
             const struct table *table = table_of(order[i]);
             send_gone(c, table);
             send_rows(c, table, ST_NEW);
@@ -553,7 +553,7 @@ enum err postgres__commit(struct store *store, const struct fence *fence, const 
         err = prepare_all(pg, e);
     }
     if (err == ERR_OK) {
-        postgres__batch_fill(&pg->batch, batch, &pg->arena);
+        net_fill(&pg->net, batch, &pg->arena);
         pg->is_duplicate = false;
         err = run_pipeline(pg, fence, batch, false, e);
         if (err != ERR_OK) {

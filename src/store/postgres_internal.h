@@ -3,7 +3,7 @@
  *
  * postgres.c holds the connection: how it is made, how a statement runs, what an error means. postgres_schema.c,
  * postgres_leader.c, postgres_commit.c, postgres_read.c, postgres_lookup.c, postgres_history.c, postgres_prune.c and
- * postgres_copy.c are one part of store.h each. postgres_batch.c nets out what a batch does to the same row; postgres_array.c writes values as binary arrays.
+ * postgres_copy.c are one part of store.h each; postgres_array.c writes values as binary arrays.
  *
  * Every call starts with postgres__begin, which connects again if need be. A call that fails with ERR_UNAVAILABLE has
  * closed the connection. Values travel in binary in both directions.
@@ -17,9 +17,9 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/map.h"
 #include "store/codec.h"
 #include "store/engine.h"
+#include "store/net.h"
 #include "store/table.h"
 #include "store/wake.h"
 
@@ -58,59 +58,6 @@ void postgres__arrays_put(struct postgres_arrays *arrays, uint32_t column, struc
 void postgres__arrays_finish(struct postgres_arrays *arrays);
 void postgres__arrays_deinit(struct postgres_arrays *arrays);
 
-/* ---- batches (postgres_batch.c) ---- */
-
-/* A job or a node that rows of the batch belong to. */
-struct postgres_owner {
-    const char *name;
-    struct postgres_cell *cells;
-    bool is_swept;
-    int64_t swept_at_ms;
-    struct postgres_owner *next_swept;
-};
-
-/* What the whole batch does to one row. */
-struct postgres_cell {
-    struct postgres_cell *next; /* of the same kind, in the order of their first mention */
-    struct postgres_cell *next_of_owner;
-    struct postgres_owner *owner; /* events: NULL */
-    enum row_kind kind;
-    uint32_t key[3];
-    bool is_gone;              /* it is removed; otherwise it is written, unless `changes` is NULL */
-    const struct row *fixed;   /* not NULL: it may be new, and this has its key and fixed columns */
-    const struct row *changes; /* this has the others */
-};
-
-struct postgres_cells {
-    struct postgres_cell *first;
-    struct postgres_cell **end;
-};
-
-/* A lease to remove if it has this token. */
-struct postgres_lease_gone {
-    const struct row_lease_gone *row;
-    struct postgres_lease_gone *next;
-};
-
-/*
- * A batch, netted out. To have the effect of all its rows in order, do this in order: the sweeps, the removals of leases
- * by token, all removals, all rows that may be new, all other rows.
- */
-struct postgres_batch {
-    struct arena *arena;
-    struct map owners;
-    struct map cells;
-    struct postgres_owner *last_owner;
-    const struct row *last_event;
-    struct postgres_cells kinds[ROW_META + 1];
-    struct postgres_owner *swept, **swept_end;
-    struct postgres_lease_gone *leases_gone, **leases_gone_end;
-};
-
-/* Nets out; everything lives in the arena and points into the rows. */
-void postgres__batch_fill(struct postgres_batch *b, const struct batch *batch, struct arena *arena);
-void postgres__batch_deinit(struct postgres_batch *b);
-
 /* ---- the connection (postgres.c) ---- */
 
 /* Statements that are asked so often that each connection prepares them when it first needs them. */
@@ -139,7 +86,7 @@ struct postgres {
     struct spec_memo memo;
     struct arena arena; /* of the call under way */
     struct postgres_arrays arrays;
-    struct postgres_batch batch;
+    struct net net; /* of the commit under way */
     struct buf copy; /* of a copy under way: what was not sent yet */
     uint32_t copy_columns;
 };

@@ -6,8 +6,8 @@
  */
 #include "store/postgres_internal.h"
 
-/* Rows of jobs that one call removes: some 100 ms, for which a commit may have to wait. */
-#define PRUNE_ROWS_MAX 10000
+/* Rows of jobs that one call removes: some 20 ms, for which a commit may have to wait. */
+#define PRUNE_ROWS_MAX 2500
 
 static const char find_jobs_sql[] = "SELECT job_id FROM capstan.jobs WHERE state >= 2 AND finished_at_ms < $1 "
                                     "ORDER BY finished_at_ms LIMIT $2 FOR UPDATE SKIP LOCKED";
@@ -28,7 +28,7 @@ static const char *const remove_parts_sql[] = {
 static const char remove_jobs_sql[] = "DELETE FROM capstan.jobs WHERE job_id = ANY ($1)";
 
 static const char hide_jobs_sql[] = "UPDATE capstan.jobs SET kind = -1, finished_at_ms = -9223372036854775808 "
-                                    "WHERE job_id = ANY ($1)";
+                                    "WHERE job_id = ANY ($1) AND kind >= 0";
 
 /* The oldest events; one more than may go, because the last one stays. */
 static const char find_events_sql[] = "SELECT seq, at_ms FROM capstan.task_events ORDER BY seq LIMIT $1";

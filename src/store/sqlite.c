@@ -118,6 +118,7 @@ static void sqlite_close(struct store *store)
     sqlite__unlock(s); /* last: whoever gets it finds the database closed */
     wake_deinit(&s->wake);
     spec_memo_deinit(&s->memo);
+    sqlite__free_lists(s);
     arena_deinit(&s->arena);
     mem_free(s);
 }
@@ -169,6 +170,9 @@ static enum err set_up(struct sqlite *s, const char *path, struct error *e)
     rc = enter_wal_mode(s->db);
     if (rc == SQLITE_OK) {
         rc = sqlite3_exec(s->db, settings, NULL, NULL, NULL);
+    }
+    if (rc == SQLITE_OK) {
+        rc = sqlite__bulk_init(s);
     }
     return rc == SQLITE_OK ? ERR_OK : sqlite__error(s, rc, e);
 }

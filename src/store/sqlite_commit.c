@@ -1,78 +1,181 @@
 /*
- * A batch: one transaction, the fence first, then rows in their order. This is the path that decides how many tasks per
- * second the store can take, so values are bound where they lie and nothing is built per row.
+ * A batch: one transaction, the fence first, then what the batch says about each row (net.h), many rows by one statement.
+ * This is the path that decides how many tasks per second the store can take.
+ *
+ * Rows of one job go one after the other, and jobs in the order of their ids, for so they lie in the tables: what a
+ * batch has to say about hundreds of jobs then touches each page once, while the processor still has it at hand.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "store/sqlite_internal.h"
 
-/* SQLite would take any bytes as a text. The other stores do not, and what one takes, all take. */
-static enum err not_utf8(const char *what, struct error *e)
+static struct value text_value(const char *text)
 {
-    return error_set(e, ERR_INVALID, "%s is not UTF-8", what);
+    return text == NULL ? (struct value){.type = VALUE_IS_NULL}
+                        : (struct value){.type = VALUE_IS_TEXT, .bytes = text, .n = strlen(text)};
 }
 
-static void bind_value(sqlite3_stmt *stmt, int at, struct value value)
+static struct value int_value(int64_t number)
 {
-    switch (value.type) {
-    case VALUE_IS_NULL:
-        sqlite3_bind_null(stmt, at);
-        break;
-    case VALUE_IS_INT:
-        sqlite3_bind_int64(stmt, at, value.number);
-        break;
-    case VALUE_IS_TEXT:
-        sqlite3_bind_text64(stmt, at, value.bytes, value.n, SQLITE_STATIC, SQLITE_UTF8);
-        break;
-    case VALUE_IS_BYTES:
-        sqlite3_bind_blob64(stmt, at, value.bytes, value.n, SQLITE_STATIC);
-        break;
-    }
+    return (struct value){.type = VALUE_IS_INT, .number = number};
 }
 
-/* A row of a table: all of it if it is new, else what changes. */
-static enum err put_row(struct sqlite *s, const struct table *table, const struct row *row, struct error *e)
+static struct value bytes_value(const void *bytes, size_t n)
 {
-    sqlite3_stmt *stmt;
-    bool is_new = table_row_is_new(table, row);
-    enum err err = sqlite__row_statement(s, row->kind, is_new, &stmt, e);
-    if (err != ERR_OK) {
-        return err;
-    }
-    for (uint32_t i = 0; i < table->n_columns; i++) {
-        const struct column *column = &table->columns[i];
-        if (is_new || column->role != ROLE_FIXED) {
-            struct value value = table_get(row, column, &s->arena);
-            if (value.type == VALUE_IS_TEXT && !utf8_is_valid(value.bytes, value.n)) {
-                return not_utf8(column->name, e);
-            }
-            bind_value(stmt, (int)i + 1, value);
+    return (struct value){.type = VALUE_IS_BYTES, .bytes = bytes, .n = n};
+}
+
+/* ---- lists of what is to be done ---- */
+
+static void list_add(struct sqlite_list *list, const void *item)
+{
+    list->items = mem_grow(list->items, &list->cap, list->n + 1, sizeof *list->items);
+    list->items[list->n++] = item;
+}
+
+void sqlite__free_lists(struct sqlite *s)
+{
+    for (size_t kind = 0; kind < ROW_META; kind++) {
+        for (size_t deed = 0; deed < SQLITE_DEEDS; deed++) {
+            mem_free(s->lists[kind][deed].items);
         }
     }
-    err = sqlite__run(s, stmt, e);
-    if (err == ERR_OK && is_new && row->kind == ROW_JOB && sqlite3_changes(s->db) == 0) {
-        /* An old job of this id is being removed. What is left of it goes now, so that its id is free. */
-        err = sqlite__remove_job(s, ((const struct row_job *)(const void *)row)->job_id, e);
-        err = err == ERR_OK ? sqlite__run(s, stmt, e) : err; /* what was bound is still bound */
+    mem_free(s->list.items);
+    net_deinit(&s->net);
+}
+
+static void add_cell(struct sqlite *s, const struct net_cell *cell)
+{
+    if (cell->is_gone) {
+        list_add(&s->lists[cell->kind][ROWS_GONE], cell);
+    } else if (cell->changes != NULL) {
+        list_add(&s->lists[cell->kind][cell->fixed != NULL ? ROWS_NEW : ROWS_CHANGED], cell);
     }
-    arena_reset(&s->arena);
+}
+
+static int compare_owners(const void *a, const void *b)
+{
+    const struct net_owner *x = *(const void *const *)a, *y = *(const void *const *)b;
+    return strcmp(x->name, y->name);
+}
+
+static void fill_lists(struct sqlite *s)
+{
+    for (size_t kind = 0; kind < ROW_META; kind++) {
+        for (size_t deed = 0; deed < SQLITE_DEEDS; deed++) {
+            s->lists[kind][deed].n = 0;
+        }
+    }
+    s->list.n = 0;
+    for (const struct net_owner *owner = s->net.owners; owner != NULL; owner = owner->next) {
+        list_add(&s->list, owner);
+    }
+    if (s->list.n > 1) {
+        qsort(s->list.items, s->list.n, sizeof *s->list.items, compare_owners);
+    }
+    for (uint32_t i = 0; i < s->list.n; i++) {
+        const struct net_owner *owner = s->list.items[i];
+        for (const struct net_cell *cell = owner->cells; cell != NULL; cell = cell->next_of_owner) {
+            add_cell(s, cell);
+        }
+    }
+    for (const struct net_cell *cell = s->net.kinds[ROW_EVENT].first; cell != NULL; cell = cell->next) {
+        add_cell(s, cell);
+    }
+}
+
+/* ---- rows ---- */
+
+static struct value gone_value(const void *item, uint32_t column, const struct table *table, struct arena *arena)
+{
+    const struct net_cell *cell = item;
+    UNUSED(table);
+    UNUSED(arena);
+    return column == 0 ? text_value(cell->owner->name) : int_value(cell->key[column - 1]);
+}
+
+static struct value row_value(const void *item, uint32_t column, const struct table *table, struct arena *arena)
+{
+    const struct net_cell *cell = item;
+    const struct column *described = &table->columns[column];
+    return table_get(described->role == ROLE_FIXED ? cell->fixed : cell->changes, described, arena);
+}
+
+static enum err put_list(struct sqlite *s, const struct table *table, enum sqlite_deed deed,
+                         const struct sqlite_list *list, struct error *e)
+{
+    sqlite3_stmt *stmt;
+    struct sqlite_bulk bulk = {list->items, list->n, deed == ROWS_GONE ? gone_value : row_value, table};
+    enum err err = sqlite__row_statement(s, table, deed, &stmt, e);
+    return err != ERR_OK ? err : sqlite__bulk_run(s, &bulk, stmt, e);
+}
+
+/*
+ * A new job may come in the place of an old one of its id that is being removed, and is not written then. What is left of
+ * the old one goes now, so that its id is free.
+ */
+static enum err put_jobs_carefully(struct sqlite *s, const struct sqlite_list *list, struct error *e)
+{
+    const struct table *table = s->tables[ROW_JOB];
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < list->n && err == ERR_OK; i++) {
+        const struct net_cell *cell = list->items[i];
+        const struct sqlite_list one = {&list->items[i], 1, 1};
+        err = put_list(s, table, ROWS_NEW_OR_NOT, &one, e);
+        if (err == ERR_OK && sqlite3_changes64(s->db) == 0) {
+            err = sqlite__remove_job(s, cell->owner->name, e);
+            err = err == ERR_OK ? put_list(s, table, ROWS_NEW_OR_NOT, &one, e) : err;
+        }
+    }
     return err;
 }
 
-static enum err sweep(struct sqlite *s, const struct row *row, struct error *e)
+static enum err put_new(struct sqlite *s, enum row_kind kind, bool is_careful, struct error *e)
+{
+    const struct sqlite_list *list = &s->lists[kind][ROWS_NEW];
+    if (kind == ROW_JOB && is_careful) {
+        return put_jobs_carefully(s, list, e);
+    }
+    /* Nodes come again and again, and say nothing about being new. */
+    return put_list(s, s->tables[kind], is_careful || kind == ROW_NODE ? ROWS_NEW_OR_NOT : ROWS_NEW, list, e);
+}
+
+static enum err put_rows(struct sqlite *s, bool is_careful, struct error *e)
+{
+    static const enum row_kind order[] = {ROW_JOB,    ROW_STAGE, ROW_TASK,    ROW_LEASE, ROW_MAP_OUTPUT,
+                                          ROW_RESULT, ROW_NODE,  ROW_ATTEMPT, ROW_EVENT};
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < ARRAY_LEN(order) && err == ERR_OK; i++) {
+        enum row_kind kind = order[i];
+        const struct sqlite_list *lists = s->lists[kind];
+        if (lists[ROWS_GONE].n > 0) {
+            err = put_list(s, s->tables[kind], ROWS_GONE, &lists[ROWS_GONE], e);
+        }
+        if (err == ERR_OK && lists[ROWS_NEW].n > 0) {
+            err = put_new(s, kind, is_careful, e);
+        }
+        if (err == ERR_OK && lists[ROWS_CHANGED].n > 0) {
+            err = put_list(s, s->tables[kind], ROWS_CHANGED, &lists[ROWS_CHANGED], e);
+        }
+    }
+    return err;
+}
+
+static enum err sweep(struct sqlite *s, const struct net_owner *job, struct error *e)
 {
     static const enum sqlite_statement steps[] = {SQL_SWEEP_TASKS, SQL_SWEEP_LEASES, SQL_SWEEP_MAP_OUTPUTS,
                                                   SQL_SWEEP_ATTEMPTS};
-    const struct row_job_sweep *job = (const struct row_job_sweep *)(const void *)row;
     enum err err = ERR_OK;
     for (size_t i = 0; i < ARRAY_LEN(steps) && err == ERR_OK; i++) {
         sqlite3_stmt *stmt;
         err = sqlite__statement(s, steps[i], &stmt, e);
         if (err == ERR_OK) {
-            sqlite__bind_text(stmt, 1, job->job_id);
+            sqlite__bind_text(stmt, 1, job->name);
             if (sqlite3_bind_parameter_count(stmt) > 1) {
-                sqlite3_bind_int64(stmt, 2, job->at_ms);
+                sqlite3_bind_int64(stmt, 2, job->swept_at_ms);
             }
             err = sqlite__run(s, stmt, e);
         }
@@ -80,72 +183,57 @@ static enum err sweep(struct sqlite *s, const struct row *row, struct error *e)
     return err;
 }
 
-static void bind_ref(sqlite3_stmt *stmt, const struct task_ref *ref)
+static enum err put_sweeps(struct sqlite *s, struct error *e)
 {
-    sqlite__bind_text(stmt, 1, ref->job_id);
-    sqlite3_bind_int64(stmt, 2, ref->stage);
-    sqlite3_bind_int64(stmt, 3, ref->task);
+    enum err err = ERR_OK;
+    for (const struct net_owner *job = s->net.swept; job != NULL && err == ERR_OK; job = job->next_swept) {
+        err = sweep(s, job, e);
+    }
+    return err;
 }
 
-static enum err drop_lease(struct sqlite *s, const struct row *row, struct error *e)
+/* By task and token, which no single statement for all of them finds by the key alone. */
+static enum err put_leases_gone(struct sqlite *s, struct error *e)
 {
-    const struct row_lease_gone *gone = (const struct row_lease_gone *)(const void *)row;
     sqlite3_stmt *stmt;
     enum err err = sqlite__statement(s, SQL_LEASE_GONE, &stmt, e);
-    if (err != ERR_OK) {
-        return err;
+    for (const struct net_lease_gone *gone = s->net.leases_gone; gone != NULL && err == ERR_OK; gone = gone->next) {
+        sqlite__bind_text(stmt, 1, gone->row->ref.job_id);
+        sqlite3_bind_int64(stmt, 2, gone->row->ref.stage);
+        sqlite3_bind_int64(stmt, 3, gone->row->ref.task);
+        sqlite__bind_token(stmt, 4, &gone->row->token);
+        err = sqlite__run(s, stmt, e);
     }
-    bind_ref(stmt, &gone->ref);
-    sqlite__bind_token(stmt, 4, &gone->token);
-    return sqlite__run(s, stmt, e);
+    return err;
 }
 
-static enum err drop_output(struct sqlite *s, const struct row *row, struct error *e)
+/* ---- everything else ---- */
+
+static struct value payload_value(const void *item, uint32_t column, const struct table *table, struct arena *arena)
 {
-    const struct row_output_gone *gone = (const struct row_output_gone *)(const void *)row;
-    enum sqlite_statement which = row->kind == ROW_RESULT_GONE ? SQL_RESULT_GONE : SQL_MAP_OUTPUT_GONE;
+    const struct payload *payload = item;
+    UNUSED(table);
+    UNUSED(arena);
+    switch (column) {
+    case 0:
+        return text_value(payload->job_id);
+    case 1:
+        return bytes_value(payload->digest.bytes, sizeof payload->digest.bytes);
+    default:
+        return bytes_value(payload->bytes, payload->n_bytes);
+    }
+}
+
+static enum err put_payloads(struct sqlite *s, const struct batch *batch, struct error *e)
+{
     sqlite3_stmt *stmt;
-    enum err err = sqlite__statement(s, which, &stmt, e);
-    if (err != ERR_OK) {
-        return err;
+    s->list.n = 0;
+    for (uint32_t i = 0; i < batch->n_payloads; i++) {
+        list_add(&s->list, &batch->payloads[i]);
     }
-    bind_ref(stmt, &gone->ref);
-    sqlite3_bind_int64(stmt, 4, gone->attempt);
-    return sqlite__run(s, stmt, e);
-}
-
-static enum err drop_node(struct sqlite *s, const struct row *row, struct error *e)
-{
-    sqlite3_stmt *stmt;
-    enum err err = sqlite__statement(s, SQL_NODE_GONE, &stmt, e);
-    if (err != ERR_OK) {
-        return err;
-    }
-    sqlite__bind_text(stmt, 1, ((const struct row_node_gone *)(const void *)row)->worker_id);
-    return sqlite__run(s, stmt, e);
-}
-
-typedef enum err apply_fn(struct sqlite *s, const struct row *row, struct error *e);
-
-/* Kinds of rows that have no table of their own. */
-static apply_fn *const others[ROW_META] = {
-    [ROW_JOB_SWEEP] = sweep,         [ROW_LEASE_GONE] = drop_lease, [ROW_MAP_OUTPUT_GONE] = drop_output,
-    [ROW_RESULT_GONE] = drop_output, [ROW_NODE_GONE] = drop_node,
-};
-
-static enum err put_rows(struct sqlite *s, const struct batch *batch, struct error *e)
-{
-    for (uint32_t i = 0; i < batch->n_rows; i++) {
-        for (const struct row *row = batch->rows[i]; row != NULL; row = row->next) {
-            ASSERT(row->kind < ROW_META);
-            const struct table *table = s->tables[row->kind];
-            enum err err = table != NULL ? put_row(s, table, row, e) : others[row->kind](s, row, e);
-            if (err != ERR_OK) {
-                return err;
-            }
-        }
-    }
-    return ERR_OK;
+    struct sqlite_bulk bulk = {s->list.items, s->list.n, payload_value, NULL};
+    enum err err = bulk.n == 0 ? ERR_OK : sqlite__statement(s, SQL_PAYLOAD_PUT, &stmt, e);
+    return bulk.n == 0 || err != ERR_OK ? err : sqlite__bulk_run(s, &bulk, stmt, e);
 }
 
 static bool is_text(const char *text)
@@ -153,27 +241,11 @@ static bool is_text(const char *text)
     return text == NULL || utf8_is_valid(text, strlen(text));
 }
 
-static enum err put_payload(struct sqlite *s, const struct payload *payload, struct error *e)
-{
-    sqlite3_stmt *stmt;
-    if (!is_text(payload->job_id)) {
-        return not_utf8("the job of a payload", e);
-    }
-    enum err err = sqlite__statement(s, SQL_PAYLOAD_PUT, &stmt, e);
-    if (err != ERR_OK) {
-        return err;
-    }
-    sqlite__bind_text(stmt, 1, payload->job_id);
-    sqlite__bind_bytes(stmt, 2, payload->digest.bytes, sizeof payload->digest.bytes);
-    sqlite__bind_bytes(stmt, 3, payload->bytes, payload->n_bytes);
-    return sqlite__run(s, stmt, e);
-}
-
 static enum err put_data_set(struct sqlite *s, const struct data_set *set, struct error *e)
 {
     sqlite3_stmt *stmt;
     if (!is_text(set->name) || !is_text(set->source) || !is_text(set->format)) {
-        return not_utf8("a text of a data set", e);
+        return error_set(e, ERR_INVALID, "a text of a data set is not UTF-8");
     }
     enum err err = sqlite__statement(s, set->source == NULL ? SQL_DATA_SET_GONE : SQL_DATA_SET_PUT, &stmt, e);
     if (err != ERR_OK) {
@@ -198,11 +270,17 @@ static enum err end_inbox_entry(struct sqlite *s, uint64_t id, struct error *e)
     return sqlite__run(s, stmt, e);
 }
 
-static enum err put_batch(struct sqlite *s, const struct batch *batch, struct error *e)
+static enum err put_batch(struct sqlite *s, const struct batch *batch, bool is_careful, struct error *e)
 {
-    enum err err = put_rows(s, batch, e);
-    for (uint32_t i = 0; i < batch->n_payloads && err == ERR_OK; i++) {
-        err = put_payload(s, &batch->payloads[i], e);
+    enum err err = put_sweeps(s, e);
+    if (err == ERR_OK) {
+        err = put_leases_gone(s, e);
+    }
+    if (err == ERR_OK) {
+        err = put_rows(s, is_careful, e);
+    }
+    if (err == ERR_OK) {
+        err = put_payloads(s, batch, e);
     }
     for (uint32_t i = 0; i < batch->n_data_sets && err == ERR_OK; i++) {
         err = put_data_set(s, &batch->data_sets[i], e);
@@ -213,13 +291,27 @@ static enum err put_batch(struct sqlite *s, const struct batch *batch, struct er
     return err;
 }
 
+static enum err try_batch(struct sqlite *s, const struct fence *fence, const struct batch *batch, bool is_careful,
+                          struct error *e)
+{
+    enum err err = sqlite__begin_fenced(s, fence, e);
+    return err != ERR_OK ? err : sqlite__finish(s, put_batch(s, batch, is_careful, e), e);
+}
+
+/*
+ * What says that it is new is inserted as it is. Only a batch that is applied a second time, or a job in the place of one
+ * that is being removed, finds something there; then all is rolled back, and the batch is put with statements that expect
+ * it. If the batch is refused for another reason, it is so again.
+ */
 enum err sqlite__commit_batch(struct store *store, const struct fence *fence, const struct batch *batch,
                               struct error *e)
 {
     struct sqlite *s = sqlite__of(store);
-    enum err err = sqlite__begin_fenced(s, fence, e);
-    if (err == ERR_OK) {
-        err = sqlite__finish(s, put_batch(s, batch, e), e);
+    net_fill(&s->net, batch, &s->arena);
+    fill_lists(s);
+    enum err err = try_batch(s, fence, batch, false, e);
+    if (err == ERR_INVALID) {
+        err = try_batch(s, fence, batch, true, e);
     }
     arena_reset(&s->arena);
     /* A damaged file is one more reason for which nothing is certain. */

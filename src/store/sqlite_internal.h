@@ -2,7 +2,7 @@
  * sqlite_internal.h - the store on SQLite: what its files share.
  *
  * sqlite.c opens and closes; sqlite_statement.c holds all SQL but that of the migrations, prepared when it is first
- * needed; sqlite_schema.c, sqlite_leader.c, sqlite_commit.c, sqlite_read.c, sqlite_lookup.c, sqlite_prune.c and
+ * needed; sqlite_bulk.c runs statements over many rows; sqlite_schema.c, sqlite_leader.c, sqlite_commit.c, sqlite_read.c, sqlite_lookup.c, sqlite_prune.c and
  * sqlite_copy.c are one part of store.h each. Functions that return `enum err` leave no statement running and no transaction open unless they say so.
  */
 #ifndef CAPSTAN_STORE_SQLITE_INTERNAL_H
@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "store/codec.h"
 #include "store/engine.h"
+#include "store/net.h"
 #include "store/table.h"
 #include "store/wake.h"
 
@@ -34,9 +35,6 @@ enum sqlite_statement {
     SQL_SWEEP_MAP_OUTPUTS,
     SQL_SWEEP_ATTEMPTS,
     SQL_LEASE_GONE,
-    SQL_MAP_OUTPUT_GONE,
-    SQL_RESULT_GONE,
-    SQL_NODE_GONE,
     SQL_PAYLOAD_PUT,
     SQL_DATA_SET_PUT,
     SQL_DATA_SET_GONE,
@@ -88,6 +86,29 @@ enum sqlite_statement {
     SQL_COUNT
 };
 
+/* What a batch does to rows of a table, in this order. New rows are inserted by one of two statements. */
+enum sqlite_deed { ROWS_GONE, ROWS_NEW, ROWS_CHANGED, ROWS_NEW_OR_NOT, SQLITE_DEEDS };
+
+/* More than any table has. */
+#define SQLITE_BULK_COLUMNS 26
+
+/* Column `column` of an item. Texts and bytes must stay where they are until the statement has run. */
+typedef struct value sqlite_value_fn(const void *item, uint32_t column, const struct table *table, struct arena *arena);
+
+/* What the virtual table `bulk` shows. */
+struct sqlite_bulk {
+    const void *const *items;
+    uint32_t n;
+    sqlite_value_fn *value;
+    const struct table *table; /* for the function, and for messages; NULL: none */
+};
+
+struct sqlite_list {
+    const void **items;
+    uint32_t n;
+    uint32_t cap;
+};
+
 struct sqlite {
     struct store store;
     sqlite3 *db;
@@ -97,10 +118,13 @@ struct sqlite {
     int lock_fd;                          /* of the lock file while this store leads; -1 */
     uint64_t epoch;                       /* in which it leads */
     bool is_current;                      /* the schema has been seen to be what this program knows */
-    struct arena arena;                   /* of the row at hand */
+    struct arena arena;                   /* of the batch at hand */
+    struct net net;                       /* that batch */
     const struct table *tables[ROW_META]; /* NULL: the kind has none */
-    sqlite3_stmt *new_rows[ROW_META];
-    sqlite3_stmt *changed_rows[ROW_META];
+    struct sqlite_list lists[ROW_META][SQLITE_DEEDS];
+    struct sqlite_list list; /* of anything else */
+    struct sqlite_bulk bulk; /* of the statement that runs */
+    sqlite3_stmt *row_statements[ROW_META][SQLITE_DEEDS];
     sqlite3_stmt *statements[SQL_COUNT];
 };
 
@@ -136,9 +160,9 @@ MUST_USE int sqlite__open_file(const char *path, sqlite3 **out);
 /* The statement, reset, prepared if this is its first use. */
 MUST_USE enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e);
 
-/* The statement that writes a row of this kind. NULL in `out` if the kind has no table. */
-MUST_USE enum err sqlite__row_statement(struct sqlite *s, enum row_kind kind, bool is_new, sqlite3_stmt **out,
-                                        struct error *e);
+/* The statement that does this to all rows of `bulk`, which are rows of the table. */
+MUST_USE enum err sqlite__row_statement(struct sqlite *s, const struct table *table, enum sqlite_deed deed,
+                                        sqlite3_stmt **out, struct error *e);
 
 void sqlite__finalize_all(struct sqlite *s);
 
@@ -156,6 +180,15 @@ void sqlite__bind_token(sqlite3_stmt *stmt, int at, const struct lease_token *to
 /* Copies of a column of the current row. NULL for NULL. */
 const char *sqlite__text(sqlite3_stmt *stmt, int at, struct arena *arena);
 const void *sqlite__bytes(sqlite3_stmt *stmt, int at, struct arena *arena, size_t *out_n);
+
+/* ---- sqlite_bulk.c ---- */
+
+/* Makes `bulk` known to the connection. A result code of SQLite. */
+MUST_USE int sqlite__bulk_init(struct sqlite *s);
+
+/* Runs a statement that reads `bulk`. */
+MUST_USE enum err sqlite__bulk_run(struct sqlite *s, const struct sqlite_bulk *bulk, sqlite3_stmt *stmt,
+                                   struct error *e);
 
 /* ---- sqlite_read.c ---- */
 
@@ -195,6 +228,8 @@ void sqlite__unlock(struct sqlite *s);
 
 /* ---- sqlite_commit.c, sqlite_read.c, sqlite_lookup.c, sqlite_copy.c, sqlite_prune.c ---- */
 
+/* What commits keep from one to the next. */
+void sqlite__free_lists(struct sqlite *s);
 MUST_USE enum err sqlite__commit_batch(struct store *store, const struct fence *fence, const struct batch *batch,
                                        struct error *e);
 

@@ -74,13 +74,9 @@ static const struct {
                                      "WHERE job_id = ?1 AND status = 1"},
     [SQL_LEASE_GONE] = {NO_ROWS, "DELETE FROM task_leases WHERE job_id = ?1 AND stage = ?2 AND task = ?3 "
                                  "AND lease_token = ?4"},
-    [SQL_MAP_OUTPUT_GONE] = {NO_ROWS, "DELETE FROM map_outputs WHERE job_id = ?1 AND stage = ?2 AND task = ?3 "
-                                      "AND attempt_id = ?4"},
-    [SQL_RESULT_GONE] = {NO_ROWS, "DELETE FROM results WHERE job_id = ?1 AND stage = ?2 AND task = ?3 "
-                                  "AND attempt_id = ?4"},
-    [SQL_NODE_GONE] = {NO_ROWS, "DELETE FROM distributed_nodes WHERE node_id = ?1"},
-    [SQL_PAYLOAD_PUT] = {NO_ROWS, "INSERT INTO payloads (job_id, digest, bytes) VALUES (?1, ?2, ?3) "
-                                  "ON CONFLICT (job_id, digest) DO NOTHING"},
+    [SQL_PAYLOAD_PUT] = {NO_ROWS,
+                         "INSERT OR ROLLBACK INTO payloads (job_id, digest, bytes) SELECT c0, c1, c2 FROM bulk "
+                         "WHERE true ON CONFLICT (job_id, digest) DO NOTHING"},
     [SQL_DATA_SET_PUT] = {NO_ROWS, "INSERT INTO data_sets (name, source, format) VALUES (?1, ?2, ?3) "
                                    "ON CONFLICT (name) DO UPDATE SET source = ?2, format = ?3"},
     [SQL_DATA_SET_GONE] = {NO_ROWS, "DELETE FROM data_sets WHERE name = ?1"},
@@ -175,48 +171,70 @@ enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite
     return ERR_OK;
 }
 
-/* ---- rows into tables; parameter i + 1 is column i everywhere ---- */
+/* ---- rows into tables; column i of a table is column i of `bulk` everywhere ---- */
 
-/* " SET column = ?number, ..." for all that changes. */
-static void write_settings(struct buf *text, const struct table *table)
+static uint32_t count_keys(const struct table *table)
 {
-    const char *separator = " SET ";
-    for (uint32_t i = 0; i < table->n_columns; i++) {
-        const struct column *column = &table->columns[i];
-        if (column->role == ROLE_CHANGES) {
-            buf_format(text, "%s%s = ?%u", separator, column->name, i + 1);
-            separator = ", ";
-        }
+    uint32_t n = 0;
+    while (n < table->n_columns && table->columns[n].role == ROLE_KEY) {
+        n++;
+    }
+    return n;
+}
+
+/* "(name, ...": the first `n` columns. */
+static void write_names(struct buf *text, const struct table *table, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        buf_format(text, "%s%s", i == 0 ? "(" : ", ", table->columns[i].name);
     }
 }
 
-static bool has_changes(const struct table *table)
+/* " SELECT c0, ... FROM bulk": as many. */
+static void write_source(struct buf *text, uint32_t n)
 {
-    for (uint32_t i = 0; i < table->n_columns; i++) {
-        if (table->columns[i].role == ROLE_CHANGES) {
-            return true;
-        }
+    for (uint32_t i = 0; i < n; i++) {
+        buf_format(text, "%sc%u", i == 0 ? " SELECT " : ", ", i);
     }
-    return false;
+    buf_text(text, " FROM bulk");
+}
+
+static void write_gone(struct buf *text, const struct table *table)
+{
+    uint32_t n_keys = count_keys(table);
+    buf_format(text, "DELETE FROM %s WHERE ", table->name);
+    write_names(text, table, n_keys);
+    buf_text(text, ") IN (");
+    write_source(text, n_keys);
+    buf_char(text, ')');
+}
+
+/* Fails if there is one of that key. */
+static void write_new(struct buf *text, const struct table *table)
+{
+    buf_format(text, "INSERT OR ROLLBACK INTO %s ", table->name);
+    write_names(text, table, table->n_columns);
+    buf_char(text, ')');
+    write_source(text, table->n_columns);
 }
 
 /* What is there under the key keeps its fixed columns. */
-static void write_new(struct buf *text, const struct table *table)
+static void write_new_or_not(struct buf *text, const struct table *table)
 {
-    buf_format(text, "INSERT INTO %s", table->name);
+    const char *separator = ") DO UPDATE SET ";
+    write_new(text, table);
+    buf_text(text, " WHERE true ON CONFLICT "); /* without the WHERE, ON would belong to the SELECT */
+    write_names(text, table, count_keys(table));
     for (uint32_t i = 0; i < table->n_columns; i++) {
-        buf_format(text, "%s%s", i == 0 ? " (" : ", ", table->columns[i].name);
+        const char *name = table->columns[i].name;
+        if (table->columns[i].role == ROLE_CHANGES) {
+            buf_format(text, "%s%s = excluded.%s", separator, name, name);
+            separator = ", ";
+        }
     }
-    for (uint32_t i = 0; i < table->n_columns; i++) {
-        buf_format(text, "%s?%u", i == 0 ? ") VALUES (" : ", ", i + 1);
+    if (separator[0] == ')') {
+        buf_text(text, ") DO NOTHING");
     }
-    const char *separator = ") ON CONFLICT (";
-    for (uint32_t i = 0; i < table->n_columns && table->columns[i].role == ROLE_KEY; i++) {
-        buf_format(text, "%s%s", separator, table->columns[i].name);
-        separator = ", ";
-    }
-    buf_text(text, has_changes(table) ? ") DO UPDATE" : ") DO NOTHING");
-    write_settings(text, table);
     if (table->kind == ROW_JOB) {
         buf_text(text, " WHERE kind <> " HIDDEN_KIND);
     }
@@ -224,23 +242,36 @@ static void write_new(struct buf *text, const struct table *table)
 
 static void write_changed(struct buf *text, const struct table *table)
 {
-    buf_format(text, "UPDATE %s", table->name);
-    write_settings(text, table);
-    for (uint32_t i = 0; i < table->n_columns && table->columns[i].role == ROLE_KEY; i++) {
-        buf_format(text, "%s%s = ?%u", i == 0 ? " WHERE " : " AND ", table->columns[i].name, i + 1);
+    const char *separator = " SET ";
+    uint32_t n_keys = count_keys(table);
+    buf_format(text, "UPDATE OR ROLLBACK %s", table->name);
+    for (uint32_t i = 0; i < table->n_columns; i++) {
+        if (table->columns[i].role == ROLE_CHANGES) {
+            buf_format(text, "%s%s = c%u", separator, table->columns[i].name, i);
+            separator = ", ";
+        }
+    }
+    for (uint32_t i = 0; i < n_keys; i++) {
+        buf_format(text, "%s%s = c%u", i == 0 ? " FROM bulk WHERE " : " AND ", table->columns[i].name, i);
     }
 }
 
-enum err sqlite__row_statement(struct sqlite *s, enum row_kind kind, bool is_new, sqlite3_stmt **out, struct error *e)
+/*
+ * OR ROLLBACK, because whatever fails ends the batch: for a statement that may fail halfway in a transaction that goes on,
+ * SQLite puts every page aside before it changes it. ON CONFLICT DO UPDATE has no such choice.
+ */
+enum err sqlite__row_statement(struct sqlite *s, const struct table *table, enum sqlite_deed deed, sqlite3_stmt **out,
+                               struct error *e)
 {
-    sqlite3_stmt **slot = is_new ? &s->new_rows[kind] : &s->changed_rows[kind];
+    typedef void write_fn(struct buf * text, const struct table *table);
+    static write_fn *const writers[SQLITE_DEEDS] = {[ROWS_GONE] = write_gone,
+                                                    [ROWS_NEW] = write_new,
+                                                    [ROWS_CHANGED] = write_changed,
+                                                    [ROWS_NEW_OR_NOT] = write_new_or_not};
+    sqlite3_stmt **slot = &s->row_statements[table->kind][deed];
     struct buf text = {0};
     if (*slot == NULL) {
-        if (is_new) {
-            write_new(&text, s->tables[kind]);
-        } else {
-            write_changed(&text, s->tables[kind]);
-        }
+        writers[deed](&text, table);
         enum err err = prepare(s, text.data, slot, e);
         buf_deinit(&text);
         if (err != ERR_OK) {
@@ -257,11 +288,11 @@ void sqlite__finalize_all(struct sqlite *s)
         sqlite3_finalize(s->statements[i]);
         s->statements[i] = NULL;
     }
-    for (size_t i = 0; i < ROW_META; i++) {
-        sqlite3_finalize(s->new_rows[i]);
-        sqlite3_finalize(s->changed_rows[i]);
-        s->new_rows[i] = NULL;
-        s->changed_rows[i] = NULL;
+    for (size_t kind = 0; kind < ROW_META; kind++) {
+        for (size_t deed = 0; deed < SQLITE_DEEDS; deed++) {
+            sqlite3_finalize(s->row_statements[kind][deed]);
+            s->row_statements[kind][deed] = NULL;
+        }
     }
 }
 

@@ -187,6 +187,14 @@ void worker__attempt_forget_locked(struct worker *worker, struct attempt *attemp
     list_remove(&attempt->in_started);
 }
 
+void worker__attempt_tell_started_later_locked(struct worker *worker, const struct pb_attempt_ref *ref)
+{
+    struct attempt *attempt = find(worker, ref);
+    if (attempt != NULL && attempt->state == ATTEMPT_RUNNING) {
+        attempt->is_started_told = false;
+    }
+}
+
 /* ---- ends ---- */
 
 static void leave_queue_locked(struct worker *worker, struct attempt *attempt)
@@ -301,14 +309,26 @@ void worker__attempts_release_queued_locked(struct worker *worker)
     }
 }
 
+void worker__attempt_release_locked(struct worker *worker, struct attempt *attempt, enum stop_reason reason)
+{
+    heap_remove(&worker->leases, &attempt->lease);
+    list_remove(&attempt->in_started);
+    if (attempt->state == ATTEMPT_QUEUED) {
+        leave_queue_locked(worker, attempt);
+        worker__attempt_done_locked(worker, attempt, CAPSTAN__V1__TASK_STATE__TASK_STATE_QUEUED);
+    } else if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_released) {
+        attempt->is_released = true;
+        exec_stop_fire(attempt->stop, reason);
+    }
+}
+
 uint32_t worker__attempts_release_running_locked(struct worker *worker)
 {
     uint32_t n = 0;
     LIST_EACH(at, &worker->all) {
         struct attempt *attempt = CONTAINER_OF(at, struct attempt, in_all);
         if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_released) {
-            attempt->is_released = true;
-            exec_stop_fire(attempt->stop, STOP_SHUTDOWN);
+            worker__attempt_release_locked(worker, attempt, STOP_SHUTDOWN);
             n++;
         }
     }

@@ -125,8 +125,8 @@ static void name_attempts_locked(struct worker *worker, struct pb_heartbeat_requ
         ref->lease_token.data = arena_copy(arena, attempt->token, TOKEN_BYTES);
         beat->running[beat->n_running++] = ref;
         attempt->beat = worker->beat;
-        if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_started_told &&
-            now_ms - attempt->started_ms >= STARTED_AFTER_MS) {
+        if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_released &&
+            !attempt->is_started_told && now_ms - attempt->started_ms >= STARTED_AFTER_MS) {
             attempt->is_started_told = true;
             list_push_back(&worker->started, &attempt->in_started);
         }

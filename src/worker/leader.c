@@ -20,6 +20,7 @@
 #include "worker/worker_internal.h"
 
 #define PAUSE_MS_FIRST 20
+#define MISSING_MS 1000 /* a coordinator that starts together with the worker is not missing */
 #define POLL_ANSWER_BYTES_MAX ((size_t)256 * 1024 * 1024) /* a thousand assignments may be large */
 
 static void set_target(struct leader *leader, const char *address)
@@ -170,6 +171,8 @@ static void found(struct leader *leader, uint64_t generation)
     bool is_news = generation == leader->generation && !leader->is_found;
     if (is_news) {
         leader->is_found = true;
+        leader->misses = 0;
+        leader->is_missing_told = false;
         snprintf(at, sizeof at, "%s", leader->target);
         pthread_cond_broadcast(&leader->changed);
     }
@@ -179,6 +182,18 @@ static void found(struct leader *leader, uint64_t generation)
     }
 }
 
+/* Whether this one completes the first round over all addresses that is worth a word. Called with the lock. */
+static bool note_miss(struct leader *leader)
+{
+    int64_t now_ms = clock_mono_ms();
+    leader->missing_ms = leader->misses == 0 ? now_ms : leader->missing_ms;
+    leader->misses += leader->misses < UINT32_MAX ? 1 : 0;
+    bool is_news =
+        !leader->is_missing_told && leader->misses >= leader->n_addresses && now_ms - leader->missing_ms >= MISSING_MS;
+    leader->is_missing_told = leader->is_missing_told || is_news;
+    return is_news;
+}
+
 /* The target of that generation is no leader, or does not answer. `hint` says who is; "" if nobody said. */
 static void failed(struct leader *leader, uint64_t generation, const char *hint, const char *why)
 {
@@ -186,7 +201,9 @@ static void failed(struct leader *leader, uint64_t generation, const char *hint,
     pthread_mutex_lock(&leader->mutex);
     bool is_news = generation == leader->generation;
     bool was_found = leader->is_found;
+    bool is_round_over = false;
     if (is_news) {
+        is_round_over = note_miss(leader);
         snprintf(at, sizeof at, "%s", leader->target);
         if (hint[0] != '\0' && strcmp(hint, leader->target) != 0) {
             set_target(leader, hint);
@@ -199,6 +216,11 @@ static void failed(struct leader *leader, uint64_t generation, const char *hint,
     pthread_mutex_unlock(&leader->mutex);
     if (is_news) {
         log_line(was_found ? LOG_WARN : LOG_DEBUG, "leader", "%s %s: %s", was_found ? "lost at" : "not at", at, why);
+    }
+    if (is_round_over) {
+        /* Once, however long it goes on; the line that it was found ends it. */
+        log_warn("leader", "no coordinator that leads at any of %u addresses, the last of them %s: %s; looking on",
+                 leader->n_addresses, at, why);
     }
 }
 

@@ -2,7 +2,7 @@
  * Reports: one thread tells the leader how attempts ended.
  *
  * A batch leaves as soon as there is something to say and no other is on its way; what ends meanwhile makes the next
- * one. A batch is sent again, unchanged, until a leader has answered it: repeating is harmless, because a report that
+ * one. Outcomes are sent again, unchanged, until a leader has answered them: repeating is harmless, because a report that
  * already counted is accepted again, and one that does not count any more is refused. Outcomes are kept even when no
  * coordinator was there for longer than running attempts may go on: they are done, and the next leader may want them.
  *
@@ -27,14 +27,15 @@
 struct batch {
     struct attempt *attempts[BATCH_MAX];
     uint32_t n;
-    uint32_t n_started; /* they come first in the request */
+    struct pb_task_report **reports; /* in the arena: those of running ones first, then those of `attempts` */
+    uint32_t n_started;
     struct arena arena;
     struct buf request;
 };
 
 /* ---- gathering ---- */
 
-static void add_started_locked(struct worker *worker, struct pb_task_report **reports, struct batch *batch)
+static void add_started_locked(struct worker *worker, struct batch *batch)
 {
     for (struct list *first; batch->n_started < BATCH_MAX && (first = list_first(&worker->started)) != NULL;) {
         struct attempt *attempt = CONTAINER_OF(first, struct attempt, in_started);
@@ -44,7 +45,7 @@ static void add_started_locked(struct worker *worker, struct pb_task_report **re
         report->ref->query_id = arena_strdup(&batch->arena, attempt->job_id);
         report->ref->lease_token.data = arena_copy(&batch->arena, attempt->token, TOKEN_BYTES);
         report->state = CAPSTAN__V1__TASK_STATE__TASK_STATE_RUNNING;
-        reports[batch->n_started++] = report;
+        batch->reports[batch->n_started++] = report;
     }
 }
 
@@ -82,10 +83,21 @@ static struct pb_task_report *describe(const struct attempt *attempt, struct are
     return report;
 }
 
+static void encode(const struct worker *worker, struct batch *batch)
+{
+    struct pb_report_task_status_request *request = wire_new(PB_REPORT_TASK_STATUS_REQUEST, &batch->arena);
+    request->worker_id = worker->worker_id;
+    request->incarnation = (char *)worker->incarnation;
+    request->reports = batch->reports;
+    request->n_reports = batch->n_started + batch->n;
+    buf_reset(&batch->request);
+    wire_encode(request, &batch->request);
+}
+
 /* Waits until there is something to tell, and takes it. False: the worker ends. */
 static bool gather(struct worker *worker, struct batch *batch)
 {
-    struct pb_task_report **reports = arena_alloc(&batch->arena, BATCH_MAX * sizeof *reports);
+    batch->reports = arena_alloc(&batch->arena, BATCH_MAX * sizeof(struct pb_task_report *));
     pthread_mutex_lock(&worker->mutex);
     while (!worker->is_reporter_closed &&
            (!worker->is_registered || (worker->n_done == 0 && list_is_empty(&worker->started)))) {
@@ -99,24 +111,38 @@ static bool gather(struct worker *worker, struct batch *batch)
     }
     bool goes_on = !worker->is_reporter_closed;
     if (goes_on) {
-        add_started_locked(worker, reports, batch);
+        add_started_locked(worker, batch);
         take_done_locked(worker, batch);
     }
     pthread_mutex_unlock(&worker->mutex);
     if (!goes_on) {
         return false;
     }
-    struct pb_report_task_status_request *request = wire_new(PB_REPORT_TASK_STATUS_REQUEST, &batch->arena);
     for (uint32_t i = 0; i < batch->n; i++) {
-        reports[batch->n_started + i] = describe(batch->attempts[i], &batch->arena);
+        batch->reports[batch->n_started + i] = describe(batch->attempts[i], &batch->arena);
     }
-    request->worker_id = worker->worker_id;
-    request->incarnation = worker->incarnation;
-    request->reports = reports;
-    request->n_reports = batch->n_started + batch->n;
-    buf_reset(&batch->request);
-    wire_encode(request, &batch->request);
+    encode(worker, batch);
     return true;
+}
+
+/*
+ * Nobody has answered. What the batch says of running attempts may not be true any more when somebody does, so it is
+ * not sent again: the next heartbeat starts anew with those that still run. Returns whether anything is left to send.
+ */
+static bool drop_started(struct worker *worker, struct batch *batch)
+{
+    if (batch->n_started == 0) {
+        return true;
+    }
+    pthread_mutex_lock(&worker->mutex);
+    for (uint32_t i = 0; i < batch->n_started; i++) {
+        worker__attempt_tell_started_later_locked(worker, batch->reports[i]->ref);
+    }
+    pthread_mutex_unlock(&worker->mutex);
+    batch->reports += batch->n_started;
+    batch->n_started = 0;
+    encode(worker, batch);
+    return batch->n > 0;
 }
 
 /* ---- answers ---- */
@@ -217,7 +243,7 @@ static bool deliver(struct worker *worker, struct batch *batch)
     struct error e = {0};
     bool goes_on = true;
     uint32_t crowded = 0;
-    for (bool is_answered = false; !is_answered && goes_on;) {
+    for (bool is_over = false; !is_over && goes_on;) {
         struct pb_report_task_status_response *answer = NULL;
         buf_reset(&bytes);
         enum err err = worker__caller_call(&worker->leader, &worker->report_caller, &call, &bytes, &e);
@@ -227,13 +253,14 @@ static bool deliver(struct worker *worker, struct batch *batch)
             take_refusal(worker, batch, &e);
             break;
         }
-        is_answered = err == ERR_OK;
-        if (is_answered) {
+        is_over = err == ERR_OK;
+        if (is_over) {
             take_answer(worker, batch, answer);
         } else if (err != ERR_CANCELED) {
             log_line(err == ERR_UNAVAILABLE ? LOG_DEBUG : LOG_WARN, "report", "no answer: %s", e.message);
             worker__caller_pause(&worker->leader, &worker->report_caller, PAUSE_MS_MAX);
         }
+        is_over = is_over || !drop_started(worker, batch);
         pthread_mutex_lock(&worker->mutex);
         goes_on = !worker->is_reporter_closed;
         pthread_mutex_unlock(&worker->mutex);

@@ -99,21 +99,21 @@ void worker__watch_refused(struct worker *worker, int exit_code)
 
 /* ---- deadlines ---- */
 
-/* Stops exclusive attempts whose lease is over. Returns when the next would be. */
+/*
+ * Stops exclusive attempts whose lease is over, and gives them back: a coordinator that comes back, and has not given
+ * them to others meanwhile, can do so at once. Returns when the next would be.
+ */
 static int64_t end_leases_locked(struct worker *worker, int64_t now_ms)
 {
-    struct list garbage;
     uint32_t n = 0;
-    list_init(&garbage);
     for (struct heap_node *min; (min = heap_min(&worker->leases)) != NULL && min->key <= now_ms; n++) {
-        worker__attempt_stop_locked(worker, CONTAINER_OF(min, struct attempt, lease), STOP_LEASE_LOST, &garbage);
+        worker__attempt_release_locked(worker, CONTAINER_OF(min, struct attempt, lease), STOP_LEASE_LOST);
     }
     struct heap_node *min = heap_min(&worker->leases);
     int64_t next_ms = min == NULL ? NEVER : min->key;
     if (n > 0) {
         pthread_mutex_unlock(&worker->mutex);
-        worker__attempts_free(&garbage);
-        log_warn("lease", "%u exclusive attempts stopped: their leases could not be renewed", n);
+        log_warn("lease", "%u exclusive attempts stopped and given back: their leases could not be renewed", n);
         pthread_mutex_lock(&worker->mutex);
         next_ms = now_ms; /* the lock was open: look again */
     }

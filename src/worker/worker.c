@@ -71,6 +71,20 @@ static char *keep(struct worker *worker, const char *text)
     return arena_strdup(&worker->texts, text == NULL ? "" : text);
 }
 
+/* Where others find what it serves. */
+static char *public_address(struct worker *worker, const char *advertise)
+{
+    const char *listens = worker->server == NULL ? "" : rpc_server_address(worker->server);
+    if (advertise == NULL || worker->server == NULL) {
+        return keep(worker, listens);
+    }
+    const char *port = strrchr(advertise, ':');
+    if (port != NULL && strcmp(port, ":0") == 0) {
+        return arena_format(&worker->texts, "%.*s%s", (int)(port - advertise), advertise, strrchr(listens, ':'));
+    }
+    return keep(worker, advertise);
+}
+
 static void copy_options(struct worker *worker, const struct worker_options *options)
 {
     worker->worker_id = keep(worker, options->worker_id);
@@ -80,7 +94,7 @@ static void copy_options(struct worker *worker, const struct worker_options *opt
     for (uint32_t i = 0; i < options->n_ops; i++) {
         worker->ops[worker->n_ops++] = keep(worker, options->ops[i]);
     }
-    worker->address = keep(worker, worker->server == NULL ? "" : rpc_server_address(worker->server));
+    worker->address = public_address(worker, options->advertise);
     worker->slots = options->slots;
     worker->executors = options->executors;
     worker->shuffle = options->shuffle;
@@ -214,12 +228,15 @@ void worker_close(struct worker *worker)
 void worker_stats(struct worker *worker, struct worker_stats *out)
 {
     pthread_mutex_lock(&worker->mutex);
+    int64_t known_ms =
+        worker->accepted_beat_ms > worker->registered_ms ? worker->accepted_beat_ms : worker->registered_ms;
     *out = worker->stats;
     out->slots = worker->slots;
     out->busy = worker->n_busy;
     out->unreported = worker->n_done + worker->n_sent;
     out->threads = worker->n_slot_threads;
-    out->is_registered = worker->is_registered;
+    out->is_registered = worker->is_registered && clock_mono_ms() - known_ms <= worker->settings.lease_ms;
+    out->is_accepted = worker->accepted_beat_ms > 0 && worker->orphan_since_ms == 0;
     out->is_draining = worker->phase != PHASE_WORKING || worker->is_drained_by_coordinator;
     pthread_mutex_unlock(&worker->mutex);
     worker__leader_where(&worker->leader, out->leader);

@@ -46,9 +46,10 @@ struct worker_options {
     const char *const *join; /* HOST:PORT of coordinators; at least one */
     uint32_t n_join;
     const char *worker_id;
-    uint32_t slots;       /* attempts at one time; at least 1 */
-    const char *listen;   /* HOST:PORT at which other workers fetch map outputs; NULL: nowhere */
-    const char *data_dir; /* made if it is not there, with mode 0700, and locked. NULL: none is needed */
+    uint32_t slots;        /* attempts at one time; at least 1 */
+    const char *listen;    /* HOST:PORT at which other workers fetch map outputs; NULL: nowhere */
+    const char *advertise; /* HOST:PORT where others find that; port 0: the one it listens on. NULL: as it listens */
+    const char *data_dir;  /* made if it is not there, with mode 0700, and locked. NULL: none is needed */
     struct executor_set *executors;
     const char *capabilities_json; /* NULL: none */
     const char *const *ops;        /* names of custom operators */
@@ -98,20 +99,21 @@ struct worker_stats {
     uint64_t assigned_total;  /* attempts taken */
     uint64_t succeeded_total; /* by how they ended here */
     uint64_t failed_total;
-    uint64_t released_total;     /* given back unfinished */
-    uint64_t stopped_total;      /* by a stop order, a lost lease, or the worker's own end */
+    uint64_t released_total;     /* given back unfinished: by a drain, a lease that was not renewed, the worker's end */
+    uint64_t stopped_total;      /* by a stop order, or because no coordinator answered for too long */
     uint64_t refused_total;      /* reports that were not accepted */
     uint64_t polls_total;        /* GetTask answers */
     uint64_t reports_total;      /* ReportTaskStatus answers */
     uint64_t beats_total;        /* accepted heartbeats */
     uint64_t missed_beats_total; /* heartbeats without an answer, or not accepted */
-    bool is_registered;
-    bool is_draining; /* by worker_drain or by the coordinator */
-    char leader[256]; /* where it looks for the leader now */
+    bool is_registered;          /* and a heartbeat was accepted, or it registered, within the last lease */
+    bool is_accepted;            /* the last heartbeat was accepted */
+    bool is_draining;            /* by worker_drain or by the coordinator */
+    char leader[256];            /* where it looks for the leader now; it is there if `is_accepted` */
 };
 void worker_stats(struct worker *worker, struct worker_stats *out);
 
-/* Where it listens, with the real port; "" if nowhere. Lives as long as the worker. */
+/* Where others find it, with the real port; "" if nowhere. Lives as long as the worker. */
 const char *worker_address(const struct worker *worker);
 
 #endif

@@ -64,6 +64,9 @@ struct leader {
     char target[ADDRESS_BYTES];
     uint64_t generation; /* grows with every change of the target */
     bool is_found;       /* the target has answered as a leader */
+    uint32_t misses;     /* targets that were none, since the last that was */
+    int64_t missing_ms;  /* when the first of these was noticed */
+    bool is_missing_told;
     struct lane_state lanes[LANE_COUNT];
     struct list calls;
     struct rpc_channel_options channel; /* but for the target and the size */
@@ -234,7 +237,7 @@ struct worker {
     struct settings settings;
     bool is_registered;
     bool was_registered;   /* once */
-    int64_t registered_ms; /* the heartbeat thread's own */
+    int64_t registered_ms; /* when it last was; written by the heartbeat thread only */
     bool is_beat_wanted;   /* before its time */
     bool is_beat_closed;
     bool is_drained_by_coordinator;
@@ -285,6 +288,13 @@ uint32_t worker__attempts_stop_all_locked(struct worker *worker, enum stop_reaso
 void worker__attempt_renew_locked(struct worker *worker, struct attempt *attempt, int64_t from_ms);
 /* Nobody has it any more: not named in heartbeats from now on. */
 void worker__attempt_forget_locked(struct worker *worker, struct attempt *attempt);
+/*
+ * Gives it back: at once if it has not begun, else when its executor, which is stopped for that reason, has come back.
+ * That it runs is not told any more.
+ */
+void worker__attempt_release_locked(struct worker *worker, struct attempt *attempt, enum stop_reason reason);
+/* Nobody heard that it runs: the next heartbeat hands it to the reporter again, if it still does. */
+void worker__attempt_tell_started_later_locked(struct worker *worker, const struct pb_attempt_ref *ref);
 /* Gives back those that have not begun. */
 void worker__attempts_release_queued_locked(struct worker *worker);
 /* Gives back those that run: their executors are stopped. Returns how many. */

@@ -129,7 +129,7 @@ const flags = [
   [['jobs', '--tls-ca', '/nonexistent'], 2, 'cannot open /nonexistent: No such file or directory'],
   [['jobs', '--tls-cert', '/nonexistent'], 2, /cannot open \/nonexistent|belong together/],
   [['job'], 2, 'job: an argument is missing'],
-  [['job', 'a/b'], 2, "query_id: must consist of letters, digits, '.', '_' and '-'; byte 1 is '/'"],
+  [['job', 'a/b'], 2, "job: 'a/b' is no job id: it has 1 to 100 letters, digits, '.', '_' or '-'"],
   [['job', 'nope'], 2, noJob],
   [['tasks', 'nope'], 2, noJob],
   [
@@ -164,7 +164,7 @@ const flags = [
   [['bench', 'tasks', '--tasks', '0'], 2, 'bench: --tasks: 0 is out of range: from 1 to 10000000'],
   [['store', 'frob'], 2, "store: 'frob' is none of status|migrate|rollback|copy"],
   [['store', 'status', '--store', 'sqlite:/nonexistent/x.db'], 2, 'there is no store at /nonexistent/x.db'],
-  [['store', 'copy', '--store', 'sqlite:/nonexistent/x.db', '--to', 'sqlite:/nonexistent/x.db'], 2, /./],
+  [['store', 'copy', '--store', 'sqlite:/nonexistent/x.db', '--to', 'sqlite:/nonexistent/x.db'], 2, 'there is no store at /nonexistent/x.db'],
   [['coordinator', '--set', 'x'], 2, "coordinator: --set: 'x' is not of the form name=value"],
   [['coordinator', '--set', 'x=1'], 2, "unknown setting 'x'"],
   [['coordinator', '--set', 'lease_ms=abc'], 2, "lease_ms: 'abc' is not a whole number"],
@@ -201,7 +201,11 @@ const flags = [
   [['coordinator', '--log-format', 'xml'], 2, "coordinator: --log-format: 'xml' is none of text|json"],
   [['coordinator', '--config', '/nonexistent'], 2, 'cannot open /nonexistent: No such file or directory'],
   [['coordinator', '--store-wait', 'soon'], 2, /^coordinator: --store-wait: 'soon' is not a duration/],
-  [['coordinator', '--store', `postgres://user:${SECRET}@127.0.0.1:1/db`, '--store-wait', '100ms'], 3, /./],
+  [
+    ['coordinator', '--store', `postgres://user:${SECRET}@127.0.0.1:1/db`, '--store-wait', '100ms'],
+    3,
+    /^capstan: cannot connect to the database: .*port 1 failed: Connection refused/m,
+  ],
   [['worker', '--slots', '0'], 2, 'worker: --slots: 0 is out of range: from 1 to 1000'],
   [['worker', '--slots', 'x'], 2, "worker: --slots: 'x' is not a whole number"],
   [['worker', '--join', 'nope'], 2, "worker: --join: 'nope' is not an address of the form HOST:PORT"],
@@ -289,15 +293,21 @@ const report = (change, refChange) => ({
   reports: [{ ref: ref(refChange), state: 'TASK_STATE_SUCCEEDED', ...change }],
 });
 const bytes = (text) => Buffer.from(text);
-const deep = `${'['.repeat(70)}${']'.repeat(70)}`;
+const deep = `{"tasks": ${'['.repeat(70)}${']'.repeat(70)}}`;
 const I = 'INVALID_ARGUMENT';
 const E = 'RESOURCE_EXHAUSTED';
 const N = 'NOT_FOUND';
 const requests = [
   ['SubmitTasks', {}, I, /^tree_json: is missing/],
   ['SubmitTasks', { tree_json: bytes('{') }, I, /not JSON|JSON/],
-  ['SubmitTasks', { tree_json: bytes('\xff\xfe') }, I, /./],
-  ['SubmitTasks', { tree_json: bytes(deep) }, I, /./],
+  [
+    'SubmitTasks',
+    { tree_json: Buffer.from([0xff, 0xfe]) },
+    I,
+    'the tree is not JSON: line 1, column 1: not UTF-8',
+  ],
+  ['SubmitTasks', { tree_json: bytes('[]') }, I, 'the tree must be an object, {"tasks": [...]}'],
+  ['SubmitTasks', { tree_json: bytes(deep) }, I, 'the tree is not JSON: line 1, column 74: nested deeper than 64'],
   [
     'SubmitTasks',
     { tree_json: bytes('{"tasks":[{"name":"a","executor":"sleep","inputs":{"ms":1}}]}'), job_id: 'a/b' },
@@ -398,7 +408,7 @@ const requests = [
   ['ReportTaskStatus', report({ result_json: bytes(`"${'x'.repeat(1100000)}"`) }), E, /^reports\[0\]\.result_json: /],
   ['ReportTaskStatus', report({}, { lease_token: Buffer.alloc(0) }), I, /^reports\[0\]\.ref\.lease_token: /],
   ['ReportTaskStatus', report({}, { stage_id: 2 ** 40 }), I, /^reports\[0\]\.ref\.stage_id: /],
-  ['RegisterMapOutput', {}, I, /./],
+  ['RegisterMapOutput', {}, I, 'query_id: is missing'],
   [
     'RegisterMapOutput',
     { ...ref({}), map_task: 0, worker_id: 'w', partitions: [{ reduce_partition: 1 }, { reduce_partition: 1 }] },
@@ -414,7 +424,7 @@ const requests = [
   ],
   ['SetNode', {}, I, /^worker_id: /],
   ['SetNode', { worker_id: 'w' }, I, /^set_draining, clear_blacklist: one of them must be set/],
-  ['SetNode', { worker_id: 'no', set_draining: true, draining: true }, N, /./],
+  ['SetNode', { worker_id: 'no', set_draining: true, draining: true }, N, "there is no worker 'no'"],
   ['ListNodes', { capability: 'x' }, I, /^capability: must be KEY=VALUE/],
   ['PutTable', {}, I, /^table: is missing/],
   ['PutTable', { table: { name: 'a b', source: 'x', format: 'csv' } }, I, /^table\.name: /],

@@ -1,7 +1,20 @@
 // The way of a job through real processes, with a client and a worker that share no code with the server.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, command, freshDatabase, root, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import {
+  assert,
+  binary,
+  childrenOf,
+  command,
+  freshDatabase,
+  isAlive,
+  root,
+  scenario,
+  scenarioWithEachStore,
+  sleep,
+  slowness,
+  until,
+} from './harness.js';
 
 scenarioWithEachStore('end_to_end_task_execution', async (world, store) => {
   const cluster = await world.cluster({ store, workers: 2 });
@@ -249,6 +262,95 @@ scenarioWithEachStore('concurrent_lease_acquisition', async (world, store) => {
   }
 });
 
+// Whether the process is the coordinator, or a worker, of an `up`; not before it has become it.
+const isMember = (pid, verb) => {
+  try {
+    return fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1] === verb;
+  } catch {
+    return false; // it has gone
+  }
+};
+
+// `up` with plain logs, ready: { up, client, member }, where `member(verb)` is the process id of one that runs now.
+async function startUp(world, args = []) {
+  const up = world.capstan('up', ['up', '--data', `${world.folder()}/data`, '--listen', '127.0.0.1:0', ...args]);
+  const [, address] = await up.line(/^ready: coordinator at (\S+),/m);
+  const member = (verb) => childrenOf(up.pid).find((pid) => isMember(pid, verb));
+  return { up, client: world.client(address), member };
+}
+
+scenario('a coordinator that is killed under up comes back, and the job that ran goes on', async (world) => {
+  const { up, client, member } = await startUp(world, ['--workers', '1', '--slots', '2']);
+  const file = path.join(world.folder(), 'runs');
+  const id = await client.submit({
+    tasks: [command('a', `echo >>${file}; until [ -e ${file}.go ]; do sleep 0.02; done`), sleep('b', 1)],
+  });
+  await until('it runs', () => fs.existsSync(file));
+  const [coordinator, worker] = [member('coordinator'), member('worker')];
+  process.kill(coordinator, 'SIGKILL');
+  await up.line(/the coordinator was ended by signal 9; it is started again in \d+ ms/);
+  await until('it is replaced', () => (member('coordinator') ?? coordinator) !== coordinator);
+  fs.writeFileSync(`${file}.go`, '');
+  assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
+  assert.equal(fs.readFileSync(file, 'utf8'), '\n', 'it ran once');
+  assert.equal(member('worker'), worker, 'the worker did not notice');
+  const next = await client.submit({ tasks: [sleep('a', 1)] });
+  assert.equal((await client.end(next)).state, 'QUERY_STATE_SUCCEEDED');
+  assert.deepEqual(await up.signal('SIGINT').ended, { code: 0, signal: null });
+});
+
+scenario('a worker that keeps dying under up is started again after pauses that grow', async (world) => {
+  const { up, member } = await startUp(world, ['--workers', '1']);
+  const said = () =>
+    [...up.log.matchAll(/the worker 1 was ended by signal 9; it is started again in (\d+) ms/g)].map(([, ms]) => +ms);
+  const planned = [250, 500, 1000, 2000];
+  for (const n of planned.keys()) {
+    process.kill(await until('it is there', () => member('worker')), 'SIGKILL');
+    await until('its end is noticed', () => said().length === n + 1);
+  }
+  // The time since its end is taken off.
+  for (const [n, ms] of said().entries()) assert.ok(ms <= planned[n] && ms > planned[n] - 100, `pauses: ${said()}`);
+  // It is not waited for at the end.
+  assert.deepEqual(await up.signal('SIGINT').ended, { code: 0, signal: null });
+});
+
+scenario('up waits for what runs at the first Ctrl-C, and ends it at the second', async (world) => {
+  const { up, client, member } = await startUp(world, ['--workers', '1']);
+  const file = path.join(world.folder(), 'pid');
+  await client.submit({ tasks: [command('a', `echo $$ >${file}; exec sleep 1000`)] });
+  await until('it runs', () => fs.existsSync(file) && fs.readFileSync(file, 'utf8').endsWith('\n'));
+  const pid = fs.readFileSync(file, 'utf8').trim();
+  const members = [member('coordinator'), member('worker')];
+  up.signal('SIGINT');
+  await up.line(/stopping: workers finish what they run; a second Ctrl-C does not wait for that/);
+  await up.line(/drain: leaving: no new tasks, 1 to finish/);
+  assert.ok(isAlive(pid) && !up.isOver, 'it is waited for');
+  const asked = Date.now();
+  up.signal('SIGINT');
+  const how = await up.ended;
+  assert.ok(Date.now() - asked < 5000 * slowness, `${Date.now() - asked} ms`);
+  assert.deepEqual(how, { code: 0, signal: null });
+  for (const gone of [pid, ...members]) assert.ok(!isAlive(gone), `${gone} is still there`);
+});
+
+scenario('the example of a plug-in runs in a worker', async (world) => {
+  // It is made with the binary; one that was copied elsewhere is tested with that of the release.
+  const beside = path.resolve(path.dirname(binary), '../plugins/wordcount.so');
+  const plugin = fs.existsSync(beside) ? beside : path.join(root, 'build/release/plugins/wordcount.so');
+  const cluster = await world.cluster();
+  await cluster.startWorker({ id: 'w', args: ['--plugin', plugin] });
+  assert.ok((await cluster.nodes()).w.executor_types.includes('wordcount'));
+  const file = world.file('text', 'one two\nthree\n');
+  const count = (name, inputs) => ({ name, executor: 'wordcount', inputs, retry: { max_attempts: 1 } });
+  const good = await cluster.run([count('text', { text: 'to be or not to be\n' }), count('file', { file })]);
+  assert.equal(good.state, 'succeeded', good.message);
+  assert.deepEqual(good.tasks.text.result, { lines: 1, words: 6, bytes: 19 });
+  assert.deepEqual(good.tasks.file.result, { lines: 2, words: 3, bytes: 14 });
+  const bad = await cluster.run([count('bad', { file: `${file}.nope` })]);
+  assert.equal(bad.state, 'failed');
+  assert.match(bad.tasks.bad.message, /nope/);
+});
+
 scenario('capstan up starts everything, restarts a dead worker, and one signal stops it all', async (world) => {
   const dir = world.folder();
   const up = world.capstan('up', [
@@ -267,12 +369,10 @@ scenario('capstan up starts everything, restarts a dead worker, and one signal s
   const client = world.client(address);
   const id = await client.submit({ tasks: [sleep('a', 1)] });
   assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
-  const children = () =>
-    fs.readFileSync(`/proc/${up.pid}/task/${up.pid}/children`, 'utf8').trim().split(' ').map(Number);
+  const children = () => childrenOf(up.pid);
   const before = children();
   assert.equal(before.length, 3, `a coordinator and two workers, not ${before}`);
-  const isWorker = (pid) => fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes('worker');
-  const victim = before.find(isWorker);
+  const victim = before.find((pid) => isMember(pid, 'worker'));
   process.kill(victim, 'SIGKILL');
   await until('it is replaced', () => children().length === 3 && !children().includes(victim));
   await until(

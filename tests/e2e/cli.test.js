@@ -304,27 +304,40 @@ scenario('logs in JSON are one object per line, and never show a secret', async 
   const { coordinator } = cluster;
   await coordinator.kill();
   const json = await cluster.startCoordinator({ args: ['--log-format', 'json', '--log-level', 'debug'], leads: true });
-  await cluster.startWorker({ id: 'w', args: ['--log-level', 'debug'] });
-  await cluster.run([
-    command('a', 'echo capstan-user-data; exit 0', { inputs: { env: { PASSWORD: 'capstan-secret' } } }),
-  ]);
+  const debug = await cluster.startWorker({ id: 'debug', args: ['--log-level', 'debug'] });
+  const info = await cluster.startWorker({ id: 'info' });
+  const script = 'echo capstan-user-data; echo capstan-user-data >&2; exit';
+  const { state } = await cluster.run(
+    ['debug', 'info'].flatMap((id) => {
+      const more = {
+        inputs: { env: { PASSWORD: 'capstan-secret' } },
+        placement: { allowed_nodes: [id] },
+        retry: { max_attempts: 1 },
+      };
+      return [command(`${id}_good`, `${script} 0`, more), command(`${id}_bad`, `${script} 3`, more)];
+    }),
+  );
+  assert.equal(state, 'failed');
   for (const line of json.stderr.trim().split('\n')) has(JSON.parse(line), { level: 'string' });
-  assert.doesNotMatch(json.stderr, /capstan-secret/);
+  for (const { title, log } of [json, debug, info]) assert.doesNotMatch(log, /capstan-secret/, title);
+  // What users put into tasks, and what their commands say, is in the log of nobody who did not ask for details.
+  assert.match(debug.log, / debug /);
+  assert.doesNotMatch(info.log, / debug |capstan-user-data|PASSWORD/);
 });
 
-scenario('a second coordinator on the same file is refused', async (world) => {
+scenario('a second coordinator on the same file is refused, whatever its role', async (world) => {
   const cluster = await world.cluster();
-  const { code, stderr } = await world.cli([
-    'coordinator',
-    '--store',
-    cluster.store,
-    '--listen',
-    '127.0.0.1:0',
-    '--role',
-    'leader',
-  ]);
-  assert.notEqual(code, 0);
-  assert.match(stderr, /^capstan: .*(in use|lock|another)/m);
+  const file = cluster.store.slice('sqlite:'.length);
+  for (const role of [[], ['--role', 'auto'], ['--role', 'leader']]) {
+    const args = ['coordinator', '--store', cluster.store, '--listen', '127.0.0.1:0', ...role];
+    const { code, stderr } = await world.cli(args);
+    assert.ok(code > 0, `${role}: ${code}`);
+    const said = /^capstan: .*(lock|another coordinator).*$/m.exec(stderr)?.[0] ?? '';
+    assert.ok(said.includes(file), `${said || stderr} names ${file}`);
+    assert.match(said, new RegExp(`\\b${cluster.coordinator.pid}\\b`), 'and who has it');
+    assert.doesNotMatch(stderr, /this coordinator leads/);
+  }
+  assert.ok(await cluster.submit([sleep('a', 1)]), 'the first one goes on');
 });
 
 scenario('a worker folder is for one worker at a time', async (world) => {
@@ -338,7 +351,14 @@ scenario('a worker folder is for one worker at a time', async (world) => {
 scenario('demo shows a tree, its results and how long it took', async (world) => {
   const { code, stdout, stderr } = await world.cli(['demo']);
   assert.equal(code, 0, stderr);
-  assert.match(stdout + stderr, /succeeded/);
+  const results = JSON.parse(stdout);
+  assert.deepEqual(Object.keys(results).sort(), ['double_0', 'double_1', 'double_2', 'extract', 'flaky', 'sum']);
+  assert.equal(results.sum.json, 32);
+  assert.match(stderr, /^A coordinator and 2 workers are up after \d+(\.\d+)? m?s\. /m);
+  assert.match(stderr, /^flaky: failed on \S+ in .*: exit code 1: bad luck$/m);
+  assert.match(stderr, /^flaky: succeeded on \S+ \(attempt 2\)/m);
+  assert.match(stderr, /^sum: succeeded on \S+ in \d+(\.\d+)? m?s$/m);
+  assert.match(stderr, /^Done, and everything is stopped again, after \d+(\.\d+)? m?s\.$/m);
 });
 
 scenario('bench prints figures with their conditions', { ms: 120000 }, async (world) => {

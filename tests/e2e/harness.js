@@ -10,9 +10,10 @@
 // scenario fails, the logs of its processes are printed. Nothing here sleeps for a time that is hoped to be enough:
 // `until` asks again and again for a condition.
 //
-// CAPSTAN_BIN names the binary (else build/release/bin/capstan), CAPSTAN_E2E_ROUNDS how often chaos strikes.
+// CAPSTAN_BIN names the binary (else build/release/bin/capstan), CAPSTAN_E2E_ROUNDS how often chaos strikes,
+// CAPSTAN_E2E_SEED what `world.random` begins with, so that a scenario chooses as it did when it failed.
 import { execFileSync, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
@@ -33,6 +34,10 @@ export const isSoak = process.env.CAPSTAN_E2E_ROUNDS !== undefined;
 // Sanitizers make everything slower; limits on times are multiplied by this.
 export const slowness = /asan|tsan/.test(binary) ? 4 : 1;
 export const stores = ['sqlite', 'postgres'];
+const givenSeed = process.env.CAPSTAN_E2E_SEED;
+if (givenSeed !== undefined && !/^\d{1,9}$/.test(givenSeed)) {
+  throw new Error(`CAPSTAN_E2E_SEED: '${givenSeed}' is not a number of at most nine digits`);
+}
 
 const UNTIL_MS = 30000 * slowness;
 const LOG_TAIL = 60; // lines of a log that a failure prints
@@ -173,6 +178,10 @@ export const isAlive = (pid) => {
     return false;
   }
 };
+
+// The process ids of the children of a process.
+export const childrenOf = (pid) =>
+  fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
 
 // ---- a proxy ----
 
@@ -441,9 +450,32 @@ export class World {
   #ends = [];
   #dir = fs.mkdtempSync(path.join(os.tmpdir(), 'capstan-e2e-'));
   #folders = 0;
+  #hasChosen = false;
+  #drawn;
 
   constructor() {
     folders.add(this.#dir);
+    this.seed = givenSeed === undefined ? randomInt(1e9) : Number(givenSeed);
+    this.#drawn = this.seed;
+  }
+
+  // A number from 0 to below 1, in a sequence that the seed decides: a step of a Weyl sequence, and its bits mixed.
+  random() {
+    this.#hasChosen = true;
+    this.#drawn = (this.#drawn + 0x9e3779b9) >>> 0;
+    let bits = this.#drawn;
+    for (const factor of [0x85ebca6b, 0xc2b2ae35]) bits = Math.imul(bits ^ (bits >>> 15), factor) >>> 0;
+    return ((bits ^ (bits >>> 16)) >>> 0) / 2 ** 32;
+  }
+
+  // One of a list.
+  any(list) {
+    return list[Math.floor(this.random() * list.length)];
+  }
+
+  // How to make the same choices again; nothing if none were made.
+  get howToRepeat() {
+    return this.#hasChosen ? `CAPSTAN_E2E_SEED=${this.seed}` : '';
   }
 
   folder(name = 'folder') {
@@ -551,6 +583,7 @@ export function scenario(name, options, body = options) {
       isOk = true;
     } catch (error) {
       console.log(world.logs());
+      if (world.howToRepeat) console.log(`${name}: ${world.howToRepeat} makes the same choices again`);
       throw error;
     } finally {
       await world.end({ gently: isOk && slowness > 1 });

@@ -6,6 +6,9 @@ import { assert, pause, scenario, sleep, slowness } from './harness.js';
 const IDLE = 5000;
 const SAMPLES = 100;
 const MIB = 1024 * 1024;
+// How much slower a task may become: twice, each figure being the best of three. A sanitizer keeps what was freed and looks
+// at all of it, so that its ratio says little; there it is allowed more.
+const RATIO = 2 * slowness;
 const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00', 'latin1');
 
 // The time of one task from submit to result, in the middle of many; the best of three, since others use this
@@ -76,9 +79,8 @@ scenario(
       `p50 ${p50.toFixed(2)} ms, ${Math.round(rss / MIB)} MiB, ${threads} threads`;
     console.log(`alone: ${told(before)}; ${IDLE} idle: ${told(idle)}; and garbage (${sent} times): ${told(spammed)}`);
     assert.ok(sent > 10, `${sent} times garbage`);
-    // Half a millisecond is the noise of the machine. A sanitizer keeps what was freed, and looks at all of it.
-    assert.ok(idle.p50 <= 2 * slowness * before.p50 + 0.5, 'p50 with idle connections');
-    assert.ok(spammed.p50 <= 2 * slowness * before.p50 + 0.5, 'p50 with idle connections and garbage');
+    assert.ok(idle.p50 <= RATIO * before.p50, 'p50 with idle connections');
+    assert.ok(spammed.p50 <= RATIO * before.p50, 'p50 with idle connections and garbage');
     assert.ok(spammed.rss < before.rss + slowness * 256 * MIB, 'memory is bounded');
     assert.ok(spammed.threads <= before.threads + 8, 'threads do not grow with connections');
   },

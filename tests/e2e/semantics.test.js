@@ -181,7 +181,9 @@ scenario('tasks go to the workers that have their operators', async (world) => {
 });
 
 scenario('an operator that is missing at execution costs nothing and is not asked for there again', async (world) => {
-  const cluster = await world.cluster({ settings: { retry_backoff_base_ms: 1 } });
+  // A heartbeat advertises the operator again, so none comes in between.
+  const rare = { heartbeat_interval_ms: 60000, lease_ms: 200000, worker_liveness_timeout_ms: 200000 };
+  const cluster = await world.cluster({ settings: { retry_backoff_base_ms: 1, ...rare } });
   // This worker says that it has the operator, and finds out that it does not.
   const broken = () => {
     throw new Error("custom physical operator 'dye' is not registered on worker");
@@ -190,12 +192,23 @@ scenario('an operator that is missing at execution costs nothing and is not aske
   const id = await cluster.submit([
     { name: 'paint', executor: 'paint', required_custom_ops: ['dye'], retry: { max_attempts: 1 } },
   ]);
-  await until('it was tried', async () => (await cluster.events(id)).some(({ type }) => type === 'assigned'));
+  // The worker is idle and alive, and still the task waits: nobody has the operator any more.
+  await until('nobody is asked', async () =>
+    (await cluster.why(id)).includes("no live worker advertises operator 'dye'"),
+  );
+  const { liar } = await cluster.nodes();
+  assert.deepEqual([liar.status, liar.running_tasks, liar.custom_operator_capabilities], ['healthy', 0, []]);
+  assert.deepEqual((await cluster.json('nodes', '--operator', 'dye')).nodes, []);
   await cluster.startJsWorker({ id: 'honest', operators: ['dye'], executors: { paint: () => 'red' }, slots: 1 });
   assert.equal((await cluster.end(id)).state, 'succeeded');
   const { paint } = await cluster.tasks(id);
   assert.equal(paint.worker, 'honest');
   assert.equal(paint.failures, 0);
+  const assigned = (await cluster.events(id)).filter(({ type }) => type === 'assigned');
+  assert.deepEqual(
+    assigned.map(({ worker_id }) => worker_id),
+    ['liar', 'honest'],
+  );
 });
 
 scenario('placement: capabilities, executors, allowed and forbidden nodes', async (world) => {

@@ -43,7 +43,9 @@ CREATE TABLE capstan.stages (
 );
 
 -- lease_id, attempt_id, last_assigned_node and idempotency_key are those of the latest attempt. None of the columns that
--- change is indexed, so that a change of state stays in its page.
+-- change is indexed, so that a change of state can stay in its page. There must also be room for it: all tasks of a page
+-- may change in one transaction, when none of the old versions can go yet, and a row with a lease is longer than one
+-- without. So new rows fill less than half of a page.
 CREATE TABLE capstan.tasks (
     job_id text COLLATE "C" NOT NULL,
     stage bigint NOT NULL,
@@ -70,7 +72,7 @@ CREATE TABLE capstan.tasks (
     n_bytes bigint NOT NULL,
     message text,
     PRIMARY KEY (job_id, stage, task)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 40);
 
 -- One lease per task, by its key; a token is never given twice.
 CREATE TABLE capstan.task_leases (
@@ -138,7 +140,7 @@ CREATE TABLE capstan.distributed_nodes (
 
 -- Every attempt that ever was, and how it ended. A key is a digest of the job's id among others, so that two jobs never
 -- share one. It is unique inside its job: an index over the digests of all of history would be hit at a random place by
--- every attempt.
+-- every attempt. Every attempt ends, so half of a page is left for that.
 CREATE TABLE capstan.execution_idempotency (
     job_id text COLLATE "C" NOT NULL,
     stage bigint NOT NULL,
@@ -151,7 +153,7 @@ CREATE TABLE capstan.execution_idempotency (
     changed_at_ms bigint NOT NULL,
     PRIMARY KEY (job_id, stage, task, attempt_id),
     UNIQUE (job_id, idempotency_key)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 50);
 
 -- Only added to, and cut off at the old end. seq is the identity of an event; the newest one is never removed.
 CREATE TABLE capstan.task_events (
@@ -221,8 +223,11 @@ CREATE TABLE capstan.inbox (
 );
 
 -- SELECT capstan.submit('{"tasks": [...]}') returns the id that the job will have, if the transaction commits. A member
--- "job_id" beside the tasks chooses it.
-CREATE FUNCTION capstan.submit(tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
+-- "job_id" beside the tasks chooses it. It runs with the rights of the schema's owner, and looks for nothing where its
+-- caller could have put something: so a role needs the right to call it and none on any table, and can neither read what
+-- others have left nor leave what was not checked. Nobody has that right unless it is granted.
+CREATE FUNCTION capstan.submit(tree jsonb) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     id text := coalesce(tree ->> 'job_id', gen_random_uuid()::text);
 BEGIN
@@ -237,3 +242,6 @@ BEGIN
     RETURN id;
 END
 $$;
+REVOKE ALL ON FUNCTION capstan.submit(jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION capstan.clear_job(text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION capstan.fence(bigint, bytea) FROM PUBLIC;

@@ -210,6 +210,45 @@ TEST(when_the_patience_is_over_the_error_says_who_was_asked)
     client_close(client);
 }
 
+TEST(a_coordinator_that_answers_but_cannot_serve_is_quoted_even_if_another_one_is_away)
+{
+    struct fake fake = {0};
+    char servers[160];
+    char dead[64];
+    char answer[64];
+    struct error e = {0};
+    error_set(&fake.failure, ERR_UNAVAILABLE, "the database is away");
+    fake_open(&fake);
+    dead_address(dead);
+    snprintf(servers, sizeof servers, "%s,%s", rpc_server_address(fake.server), dead);
+    struct client *client = open_client(servers, 150);
+
+    CHECK_ERR(ask(client, NULL, answer, &e), ERR_UNAVAILABLE);
+    CHECK(strstr(e.message, "answers, but cannot serve this at the moment: the database is away") != NULL);
+    CHECK(strstr(e.message, rpc_server_address(fake.server)) != NULL);
+    CHECK(strstr(e.hint, "store") != NULL);
+    CHECK(strstr(e.hint, "capstan up") == NULL);
+    CHECK_INT(err_exit(e.code), 3);
+    client_close(client);
+    rpc_server_close(fake.server, 0);
+}
+
+TEST(tls_against_a_server_without_it_is_what_the_hint_is_about)
+{
+    struct fake fake = {0};
+    struct client *client = NULL;
+    char answer[64];
+    struct error e = {0};
+    fake_open(&fake);
+    struct client_options options = {.servers = rpc_server_address(fake.server), .tls = true, .patience_ms = 150};
+    CHECK_ERR(client_open(&options, &client, &e), ERR_OK);
+
+    CHECK_ERR(ask(client, NULL, answer, &e), ERR_UNAVAILABLE);
+    CHECK(strstr(e.hint, "leave out --tls") != NULL);
+    client_close(client);
+    rpc_server_close(fake.server, 0);
+}
+
 TEST(nobody_leading_is_another_error_than_nobody_there)
 {
     struct fake fake = {0};

@@ -50,7 +50,7 @@ struct order_answer {
     struct node_view view;
     bool has_worked;
     bool is_known;
-    char difference[256]; /* between memory and store */
+    struct client_difference difference; /* between memory and store */
 };
 
 /* ---- the process ---- */
@@ -246,12 +246,12 @@ static void hold(struct process *p)
     }
 }
 
-static enum err compare(struct process *p, char *why, size_t why_size)
+static enum err compare(struct process *p, struct client_difference *out)
 {
     int64_t until_ms = clocks_mono_ms() + COMPARE_MS_MAX;
     uint32_t n_different = 0;
     for (;;) {
-        enum err err = client_compare(p->c, p->url, why, why_size);
+        enum err err = client_compare(p->c, p->url, out);
         n_different += err == ERR_DATA_LOSS;
         if (err == ERR_OK || n_different >= COMPARE_TRIES || clocks_mono_ms() >= until_ms) {
             return err;
@@ -285,7 +285,7 @@ static void obey(struct process *p, const struct order *order, struct order_answ
         atomic_store(&p->are_held, false);
         break;
     case ORDER_COMPARE:
-        out->answer.err = compare(p, out->difference, sizeof out->difference);
+        out->answer.err = compare(p, &out->difference);
         break;
     case ORDER_WORK:
         out->has_worked = work(p);
@@ -507,7 +507,7 @@ void node_check_equal(const struct node *node)
 {
     struct order_answer answer = ask(node, ORDER_COMPARE, "", 0);
     if (answer.answer.err != ERR_OK) {
-        print_error("memory and store differ: %s\n", answer.difference);
+        print_error("memory and store differ: %s\n", answer.difference.text);
     }
     CHECK_ERR(answer.answer.err, ERR_OK);
 }

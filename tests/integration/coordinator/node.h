@@ -2,8 +2,8 @@
  * node.h - a coordinator in a process of its own, which a test can ask, freeze and kill.
  *
  * The process is a fork of the test program. It runs a coordinator and, if it is told so, a few clients beside it that
- * submit jobs, take tasks and report them done as fast as they get answers; what is acknowledged goes into the ledger. A
- * client that is refused tries again, with the same job or the next one, for ever.
+ * submit and cancel jobs, take tasks, report them done and change data sets as fast as they get answers; what is
+ * acknowledged goes into the ledger. A client that is refused tries again, with the same job or the next one, for ever.
  *
  * The calls below ask the process and wait for its answer; one that is frozen does not answer. A test that waits in vain
  * fails. A process that dies by itself (a sanitizer found something) fails the test at the next call.
@@ -28,6 +28,7 @@ struct node_options {
     int64_t history_ttl_ms; /* 0: the coordinator's default */
     int64_t clock_shift_s;  /* how wrong its machine's date is */
     uint32_t n_clients;
+    bool are_held; /* the clients wait for node_release */
     bool must_lead;
 };
 
@@ -62,12 +63,26 @@ struct client_answer node_submit(const struct node *node, const char *job_id, ui
 struct client_answer node_cancel(const struct node *node, const char *job_id);
 /* A read of the core. */
 struct client_answer node_status(const struct node *node, const char *job_id);
+/* Whether the core knows the job, durable or not. */
+bool node_knows(const struct node *node, const char *job_id);
+/* Until it does, for `ms` at most. */
+bool node_await_knowing(const struct node *node, const char *job_id, int64_t ms);
 /* As a worker "w" that registers if need be: takes one task and reports it done. False if there was none. */
 bool node_work(const struct node *node);
 /* Submits without waiting: the answer goes into the ledger. */
 void node_send(const struct node *node, const char *job_id, uint32_t n_tasks);
 /* The same for a poll of that worker, which writes a lease and reads nothing from the store before. */
 void node_send_poll(const struct node *node, const char *label);
+
+/* Its clients finish what they are at, and then wait for node_release: nothing is on its way any more. */
+void node_hold(const struct node *node);
+void node_release(const struct node *node);
+/*
+ * Whether its memory, once it leads, is core_equal to what a new leader would load from its store; ERR_DATA_LOSS if not. Its
+ * clients must be held.
+ */
+enum err node_compare(const struct node *node);
+void node_check_equal(const struct node *node);
 
 /* ---- several ---- */
 

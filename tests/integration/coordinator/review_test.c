@@ -139,11 +139,21 @@ TEST(who_waits_to_be_tried_again_is_told_if_another_leads)
                       "AND wait_event_type = 'Lock'"));
     node_send(node, "good", 1);
     node_send(node, "poison", 1);
-    clocks_pause(50); /* they are in the loop's hands by now */
+    CHECK(node_await_knowing(node, "good", 20000)); /* the core has taken both, so they are in one batch */
+    CHECK(node_await_knowing(node, "poison", 20000));
+    CHECK_UINT(node_look(node).stats.stepped_down, 0);
     server_session_run(&lock, "COMMIT");
     server_session_close(&lock);
     CHECK_ERR(ledger_answer(w->ledger, "good", 20000), ERR_PRECONDITION);
     CHECK_ERR(ledger_answer(w->ledger, "poison", 20000), ERR_PRECONDITION);
+    CHECK_ERR(ledger_answer(w->ledger, "first", 20000), ERR_OK);
+    struct node_view view = node_look(node);
+    CHECK_UINT(view.epoch, 0);
+    CHECK_UINT(view.stats.stepped_down, 1); /* with that batch, and it has not led since */
+    CHECK_UINT(view.stats.elected, 1);
+    CHECK_STR(world_sql(w, "SELECT node_id, epoch FROM capstan.cluster_leader"), "usurper|2");
+    CHECK_STR(world_sql(w, "SELECT string_agg(job_id, ' ' ORDER BY job_id) FROM capstan.jobs"), "before first");
     node_kill(node);
+    world_check(w);
     world_close(w);
 }

@@ -53,7 +53,7 @@ TEST(trap_15_a_demoted_leader_writes_nothing_in_the_background)
 {
     struct world *w = world_open();
     world_watch(w);
-    add_history(w, "old", 6000, 2 * HOUR_MS); /* enough to be pruned for seconds */
+    add_history(w, "old", 30000, 2 * HOUR_MS); /* enough to be pruned for seconds */
     struct node *node = world_start(
         w,
         (struct node_options){.node_id = "node-a", .leader_ttl_ms = TTL_MS, .history_ttl_ms = HOUR_MS, .n_clients = 3});
@@ -347,7 +347,8 @@ TEST(trap_29_who_shares_a_batch_with_a_refused_value_is_not_refused)
 {
     struct world *w = world_open();
     struct server_session lock;
-    static const char *const innocents[] = {"good-1", "good-2", "good-3", "good-4"};
+    static const char *const gathered[] = {"good-1", "good-2", "poison", "good-3", "good-4"};
+    const uint32_t n = sizeof gathered / sizeof gathered[0];
     refuse_poison(w);
     start_for_poison(w, 1);
     struct node *node = &w->nodes[0];
@@ -358,18 +359,29 @@ TEST(trap_29_who_shares_a_batch_with_a_refused_value_is_not_refused)
     CHECK(world_await(w, 20000,
                       "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'node-a' "
                       "AND wait_event_type = 'Lock'"));
-    node_send(node, "good-1", 1);
-    node_send(node, "good-2", 1);
-    node_send(node, "poison", 1);
-    node_send(node, "good-3", 1);
-    node_send(node, "good-4", 1);
-    clocks_pause(50); /* they are in the loop's hands by now */
+    for (uint32_t i = 0; i < n; i++) {
+        node_send(node, gathered[i], 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(node_await_knowing(node, gathered[i], 20000)); /* the core has taken it, so it is in the next batch */
+    }
+    CHECK_UINT(node_look(node).stats.stepped_down, 0);
     server_session_run(&lock, "COMMIT");
     server_session_close(&lock);
-    CHECK_ERR(ledger_answer(w->ledger, "poison", 20000), ERR_INVALID);
-    for (uint32_t i = 0; i < 4; i++) {
-        CHECK_ERR(ledger_answer(w->ledger, innocents[i], 20000), ERR_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_poison = strcmp(gathered[i], "poison") == 0;
+        CHECK_ERR(ledger_answer(w->ledger, gathered[i], 20000), is_poison ? ERR_INVALID : ERR_OK);
     }
+    CHECK_ERR(ledger_answer(w->ledger, "first", 20000), ERR_OK);
+    /* One term ended with the batch, one with the poison alone; none with anything else. */
+    CHECK(node_await_leading(node, true, 20000));
+    struct node_view view = node_look(node);
+    CHECK_UINT(view.stats.stepped_down, 2);
+    CHECK_UINT(view.stats.elected, 3);
+    CHECK_UINT(view.epoch, 3);
+    CHECK_UINT(view.stats.store_errors, 0);
+    CHECK_STR(world_sql(w, "SELECT node_id, epoch FROM capstan.cluster_leader"), "node-a|3");
+    CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.jobs"), 6);
     node_stop(node);
     world_check(w);
     world_close(w);

@@ -199,14 +199,36 @@ void world_check_history(struct world *w)
               "");
 }
 
-void world_check(struct world *w)
+void world_check_tables(struct world *w)
+{
+    struct buf sql = {0};
+    for (const char *at = ledger_tables_sql; *at != '\0'; at++) {
+        if (*at == '@') {
+            buf_text(&sql, "capstan.");
+        } else {
+            buf_char(&sql, *at);
+        }
+    }
+    char *wrong = server_sql(&w->server, sql.data);
+    buf_deinit(&sql);
+    CHECK_STR(wrong, "");
+    free(wrong);
+}
+
+void world_check_since(struct world *w, uint32_t from)
 {
     struct store *store = NULL;
     struct error e = {0};
+    world_check_tables(w);
     CHECK_ERR(store_open(w->server.url, &store, &e), ERR_OK);
-    ledger_check(w->ledger, 0, store);
+    ledger_check(w->ledger, from, store);
     ledger_check_whole(store);
     store_close(store);
+}
+
+void world_check(struct world *w)
+{
+    world_check_since(w, 0);
 }
 
 uint32_t world_log_lines(struct world *w, const char *a, const char *b)

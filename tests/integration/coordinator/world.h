@@ -57,6 +57,10 @@ void world_check_history(struct world *w);
 
 /* That everything in the ledger is in the database, and everything in the database whole. Nobody may be writing. */
 void world_check(struct world *w);
+/* The same for what came into the ledger from fact number `from` on; what is in the database is checked as a whole. */
+void world_check_since(struct world *w, uint32_t from);
+/* That nothing is wrong with the tables of that database, as far as SQL can tell (ledger_tables_sql). */
+void world_check_tables(struct world *w);
 
 /* How many lines of the server's log contain both texts. */
 uint32_t world_log_lines(struct world *w, const char *a, const char *b);

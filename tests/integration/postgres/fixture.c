@@ -51,6 +51,22 @@ void fixture_close(struct fixture *f)
     arena_deinit(&f->arena);
 }
 
+/* A backend hands in its statistics before it disappears from the list of backends. */
+void fixture_hang_up(struct fixture *f)
+{
+    store_close(f->store);
+    f->store = NULL;
+    while (server_number(&f->server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'capstan' "
+                                     "AND datname = current_database()") > 0) {
+        pause_ms(5);
+    }
+}
+
+void fixture_call_again(struct fixture *f)
+{
+    CHECK_CALL(f, store_open(f->server.url, &f->store, &f->e), ERR_OK);
+}
+
 void fixture_check(struct fixture *f, enum err actual, enum err expected, const char *text, const char *file, int line)
 {
     if (actual != expected) {

@@ -29,6 +29,10 @@ void fixture_open(struct fixture *f);
 void fixture_lead(struct fixture *f, int64_t ttl_ms);
 void fixture_close(struct fixture *f);
 
+/* Closes the store and waits until the server has counted what it did; fixture_call_again opens it again. */
+void fixture_hang_up(struct fixture *f);
+void fixture_call_again(struct fixture *f);
+
 /* That a call on a store ends so; prints its message if not. */
 #define CHECK_CALL(f, call, code) fixture_check((f), (call), (code), #call, __FILE__, __LINE__)
 void fixture_check(struct fixture *f, enum err actual, enum err expected, const char *text, const char *file, int line);

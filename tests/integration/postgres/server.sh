@@ -5,7 +5,8 @@
 #   server.sh url DIR                                   prints the URL
 #   server.sh restart DIR                               stops it if it runs, starts it again
 #   server.sh stop DIR                                  stops it; DIR stays
-#   server.sh kill DIR                                  kill -9 of all its processes at once, as if the power failed
+#   server.sh kill DIR                                  kill -9 of all its processes at once, as if all of
+#                                                       them crashed; the loss of power is not tested
 #   server.sh remove DIR                                stops it and removes DIR
 #
 # It listens on a socket in DIR only, so servers do not get into each other's way. PostgreSQL refuses to run as root: for

@@ -93,15 +93,18 @@ static enum err run_task(struct run *run, uint32_t stage, uint32_t task)
     if (err == ERR_OK) {
         err = physical_task_sql(&sql, run->plan, stage, task, run->e);
     }
-    if (err == ERR_OK) {
-        err = is_result ? table_append(run->out, run->runner->connection, sql.data, run->e)
-                        : duck_run(run->runner->connection, sql.data, run->e);
+    if (err == ERR_OK && is_result) {
+        size_t last = physical_last_statement(sql.data);
+        char *query = arena_strdup(run->arena, sql.data + last);
+        sql.data[last] = '\0';
+        err = last > 0 ? duck_run(run->runner->connection, sql.data, run->e) : ERR_OK;
+        err = err == ERR_OK ? table_append(run->out, run->runner->connection, query, run->e) : err;
+    } else if (err == ERR_OK) {
+        err = duck_run(run->runner->connection, sql.data, run->e);
     }
     if (err != ERR_OK && run->e != NULL) {
-        char message[1500];
-        snprintf(message, sizeof message, "%s", run->e->message);
-        err = error_set(run->e, err, "stage %" PRIu32 ", task %" PRIu32 ": %s\n  in: %.2000s", s->id, task, message,
-                        sql.data == NULL ? "" : sql.data);
+        err = error_set(run->e, err, "stage %" PRIu32 ", task %" PRIu32 ": %.1500s\n  in: %.2000s", s->id, task,
+                        run->e->message, sql.data == NULL ? "" : sql.data);
     }
     buf_deinit(&sql);
     return err;
@@ -142,8 +145,10 @@ static enum err measure(struct run *run, uint32_t stage)
     const struct physical_stage *s = &run->plan->stages[stage];
     struct counts counts = {.n = s->output.partitions};
     enum err err = ERR_OK;
+    /* Sizes are needed for what comes next; and no row may be at a partition that there is not. */
+    bool is_counted = s->output.exchange != EXCHANGE_RESULT && (run->options->is_refined || counts.n > 0);
     counts.bytes = arena_zalloc(run->arena, (counts.n + 1) * sizeof *counts.bytes);
-    for (uint32_t i = 0; i < run->n_tasks[s->id] && err == ERR_OK && s->output.exchange != EXCHANGE_RESULT; i++) {
+    for (uint32_t i = 0; i < run->n_tasks[s->id] && err == ERR_OK && is_counted; i++) {
         struct buf sql = {0};
         buf_format(&sql, "SELECT %s AS p, count(*) FROM s%" PRIu32 "_t%" PRIu32 " GROUP BY p",
                    counts.n > 0 ? PHYSICAL_PARTITION_COLUMN : "0", s->id, i);

@@ -31,8 +31,8 @@ enum err table_append(struct table *table, struct duck_connection *connection, c
 
 enum table_order {
     ORDER_MATTERS,
-    ORDER_IS_FREE,  /* the same rows, in any order */
-    VALUES_ARE_FREE /* as many rows, with the same types */
+    ORDER_IS_FREE, /* the same rows, in any order */
+    TYPES_ONLY     /* names and types only, for results that differ each time */
 };
 
 /*

@@ -61,6 +61,51 @@ TEST(a_worker_tries_the_other_coordinators_when_one_does_not_answer)
     script_stop(other);
 }
 
+TEST(a_worker_whose_coordinator_is_silent_is_not_registered_any_more_after_a_lease)
+{
+    struct stage stage = stage_set(2);
+    struct worker_stats stats;
+    CHECK(script_wait(stage.script, has_beats, 3));
+    do {
+        worker_stats(stage.worker, &stats);
+    } while (!stats.is_accepted);
+    CHECK(stats.is_registered);
+    CHECK_STR(stats.leader, stage.script->address);
+    script_set_mood(stage.script, MOOD_SILENT);
+    int64_t since_ms = clock_mono_ms();
+    do {
+        worker_stats(stage.worker, &stats);
+    } while (stats.is_registered && clock_mono_ms() - since_ms < SCRIPT_PATIENCE_MS);
+    CHECK(!stats.is_registered);
+    CHECK(!stats.is_accepted);
+    CHECK(clock_mono_ms() - since_ms >= 300); /* the lease is 600 ms, the last heartbeat at most a few intervals old */
+    script_set_mood(stage.script, MOOD_LEAD);
+    CHECK(script_wait(stage.script, has_beats, script_beats(stage.script) + 2));
+    since_ms = clock_mono_ms();
+    do {
+        worker_stats(stage.worker, &stats);
+    } while (!(stats.is_registered && stats.is_accepted) && clock_mono_ms() - since_ms < SCRIPT_PATIENCE_MS);
+    CHECK(stats.is_registered && stats.is_accepted);
+    stage_clear(&stage);
+}
+
+TEST(a_worker_tells_the_address_that_it_is_to_be_found_at)
+{
+    struct stage stage = stage_set(0);
+    stage_start(&stage,
+                (struct worker_options){.slots = 1, .listen = "127.0.0.1:0", .advertise = "node1.example.org:0"});
+    CHECK(script_wait(stage.script, has_registered, 1));
+    const char *told = worker_address(stage.worker);
+    CHECK(strncmp(told, "node1.example.org:", 18) == 0);
+    CHECK(strcmp(told + 18, "0") != 0); /* the real port */
+    CHECK_STR(script_facts(stage.script).worker_address, told);
+    worker_close(stage.worker);
+    stage_start(&stage,
+                (struct worker_options){.slots = 1, .listen = "127.0.0.1:0", .advertise = "node1.example.org:81"});
+    CHECK_STR(worker_address(stage.worker), "node1.example.org:81");
+    stage_clear(&stage);
+}
+
 TEST(two_coordinators_that_name_each_other_are_not_asked_without_pause)
 {
     struct stage stage = stage_set(0);

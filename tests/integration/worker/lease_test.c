@@ -2,7 +2,19 @@
 #include "base/clock.h"
 #include "integration/worker/hands.h"
 
+#define QUEUED CAPSTAN__V1__TASK_STATE__TASK_STATE_QUEUED
+#define RUNNING CAPSTAN__V1__TASK_STATE__TASK_STATE_RUNNING
 #define SUCCEEDED CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED
+
+static bool tells_running(const struct script *script, int64_t task)
+{
+    for (uint32_t i = 0; i < script->n_reports; i++) {
+        if (script->reports[i].task == (uint32_t)task && script->reports[i].state == RUNNING) {
+            return true;
+        }
+    }
+    return false;
+}
 
 TEST(a_stop_order_ends_exactly_the_attempt_that_it_names)
 {
@@ -69,6 +81,65 @@ TEST(an_exclusive_attempt_is_stopped_at_its_lease_when_nothing_renews_it_and_oth
     CHECK(took_ms <= 650); /* the lease is 600 ms and began before the silence */
     CHECK(took_ms >= 200);
     CHECK_INT(atomic_load(&stage.hands->running), 1);
+    stage_clear(&stage);
+}
+
+TEST(an_exclusive_attempt_that_lost_its_lease_is_given_back_when_the_coordinator_is_back)
+{
+    struct stage stage = stage_set(4);
+    script_add(stage.script, &(struct script_task){.task = 1, .executor = "block", .exclusive = true});
+    CHECK(hands_wait_running(stage.hands, 1));
+    script_set_mood(stage.script, MOOD_SILENT);
+    CHECK(hands_wait_reason(stage.hands, 1, STOP_LEASE_LOST));
+    CHECK(hands_wait_running(stage.hands, 0));
+    script_set_mood(stage.script, MOOD_LEAD);
+    CHECK(script_wait(stage.script, has_final, 1));
+    CHECK_UINT(script_count_reports(stage.script, 1, QUEUED), 1);
+    CHECK(script_wait_beat(stage.script, names_nothing, 0));
+    struct worker_stats stats;
+    worker_stats(stage.worker, &stats);
+    CHECK_UINT(stats.released_total, 1);
+    CHECK_UINT(stats.stopped_total, 0);
+    stage_clear(&stage);
+}
+
+TEST(an_exclusive_attempt_whose_executor_comes_back_after_the_lease_is_given_back_whatever_it_returns)
+{
+    struct stage stage = stage_set(1);
+    script_add(stage.script, &(struct script_task){.task = 1, .executor = "stubborn", .exclusive = true});
+    CHECK(hands_wait_running(stage.hands, 1));
+    script_set_mood(stage.script, MOOD_SILENT);
+    struct worker_stats stats;
+    int64_t until_ms = clock_mono_ms() + 700; /* longer than its lease */
+    do {
+        worker_stats(stage.worker, &stats);
+    } while (clock_mono_ms() < until_ms);
+    CHECK_UINT(stats.busy, 1); /* its executor does not come back, so nothing is said yet */
+    script_set_mood(stage.script, MOOD_LEAD);
+    CHECK(script_wait_beat(stage.script, names_task, 1));
+    CHECK_INT(script_last_report(stage.script, 1).state, 0);
+    atomic_store(&stage.hands->gate, 1);
+    CHECK(script_wait(stage.script, has_final, 1));
+    CHECK_UINT(script_count_reports(stage.script, 1, QUEUED), 1);
+    CHECK_UINT(script_count_reports(stage.script, 1, SUCCEEDED), 0); /* it had no lease any more */
+    stage_clear(&stage);
+}
+
+TEST(that_an_attempt_runs_is_not_told_when_it_has_lost_its_lease_before_anybody_could_hear_it)
+{
+    struct stage stage = stage_set(4);
+    script_add(stage.script,
+               &(struct script_task){.task = 1, .executor = "block", .exclusive = true, .lease_ms = 2500});
+    script_add(stage.script, &(struct script_task){.task = 2, .executor = "block"});
+    CHECK(hands_wait_running(stage.hands, 2));
+    script_set_mood(stage.script, MOOD_SILENT); /* before they are old enough to be told */
+    CHECK(hands_wait_reason(stage.hands, 1, STOP_LEASE_LOST));
+    CHECK(hands_wait_running(stage.hands, 1));
+    script_set_mood(stage.script, MOOD_LEAD);
+    CHECK(script_wait(stage.script, has_final, 1));
+    CHECK_UINT(script_count_reports(stage.script, 1, RUNNING), 0);
+    CHECK_UINT(script_count_reports(stage.script, 1, QUEUED), 1);
+    CHECK(script_wait(stage.script, tells_running, 2)); /* the other still runs, and that is said */
     stage_clear(&stage);
 }
 

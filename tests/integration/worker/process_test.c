@@ -6,6 +6,7 @@
 #include "integration/worker/child.h"
 #include "integration/worker/hands.h"
 
+#define QUEUED CAPSTAN__V1__TASK_STATE__TASK_STATE_QUEUED
 #define SUCCEEDED CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED
 
 /* A number from the environment, for longer runs by hand. */
@@ -36,7 +37,8 @@ TEST(a_worker_that_was_stopped_beyond_its_lease_loses_its_attempt_and_goes_on)
     CHECK(script_wait_beat(s, names_nothing, 0));
     SCRIPT_SET(s, refusal, NULL);
     script_add(s, &(struct script_task){.task = 3, .executor = "noop"});
-    CHECK(script_wait(s, has_final, 1));
+    CHECK(script_wait(s, has_final, 2)); /* before it, the exclusive one was given back, too late */
+    CHECK_INT(script_last_report(s, 2).state, QUEUED);
     CHECK_UINT(script_count_reports(s, 3, SUCCEEDED), 1);
     CHECK_INT(child_end(&child), 0);
     script_stop(s);

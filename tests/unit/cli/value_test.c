@@ -205,3 +205,52 @@ TEST(the_nearest_word_is_suggested_and_nothing_that_is_far)
     CHECK_STR(nearest("elephant"), NULL);
     CHECK_STR(nearest("a-word-that-is-much-longer-than-anything-that-is-looked-at"), NULL);
 }
+
+TEST(an_address_that_stands_for_all_of_the_machine_is_known_in_all_spellings)
+{
+    static const char *const wild[] = {"0.0.0.0:1", "0.0.0.0:0",  "0:7400",       "[::]:7400",
+                                       "[::]:0",    "[0:0::0]:1", "[::0.0.0.0]:1"};
+    static const char *const others[] = {"127.0.0.1:0",     "10.0.0.0:1", "[::1]:0", "[fe80::]:1",
+                                         "0.example.org:1", "[0::1]:1",   "nope",    ""};
+    for (size_t i = 0; i < ARRAY_LEN(wild); i++) {
+        CHECK(address_is_wildcard(wild[i]));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        CHECK(!address_is_wildcard(others[i]));
+    }
+}
+
+TEST(what_is_told_to_others_is_an_address_that_they_can_connect_to)
+{
+    struct error e = {0};
+    struct advertise_rule rule = {.listen = "10.0.0.1:7400"};
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_OK);
+    rule = (struct advertise_rule){.listen = "0.0.0.0:7400"};
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_INVALID);
+    CHECK_STR(e.message, "0.0.0.0:7400 is no address that others can connect to: --advertise must say which is");
+    CHECK(strstr(e.hint, "--advertise HOST:PORT") != NULL);
+    rule.advertise = "[::]:7400";
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_INVALID);
+    rule.advertise = "node1:0";
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_INVALID);
+    CHECK_STR(e.message, "--advertise: node1:0 has no port that others can connect to");
+    rule.may_lack_port = true;
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_OK);
+    rule = (struct advertise_rule){.listen = "[::]:7400", .advertise = "node1:7400"};
+    CHECK_INT(address_check_advertise(&rule, &e), ERR_OK);
+}
+
+TEST(the_id_of_a_job_is_checked_before_it_is_sent)
+{
+    struct error e = {0};
+    char longest[102] = "";
+    memset(longest, 'a', 100);
+    CHECK_INT(value_job_id("0197a3c2-7d54-7e11-8c7b-5a1f2f0e9b21", &e), ERR_OK);
+    CHECK_INT(value_job_id(longest, &e), ERR_OK);
+    longest[100] = 'a';
+    CHECK_INT(value_job_id(longest, &e), ERR_INVALID);
+    CHECK_INT(value_job_id("x y", &e), ERR_INVALID);
+    CHECK_STR(e.message, "it has 1 to 100 letters, digits, '.', '_' or '-'");
+    CHECK_INT(value_job_id("", &e), ERR_INVALID);
+    CHECK_INT(value_job_id("a/b", &e), ERR_INVALID);
+}

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 #include "exchange/schema.h"
 
@@ -39,6 +40,7 @@ static uint32_t visit(const char *path, bool is_removed)
     uint32_t n = 0;
     DIR *entries = opendir(path);
     CHECK(entries != NULL);
+    ASSERT(entries != NULL);
     for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
         char file[400];
         if (entry->d_name[0] == '.' && (entry->d_name[1] == '\0' || strcmp(entry->d_name, "..") == 0)) {
@@ -106,8 +108,8 @@ static enum err append_some(struct exchange_writer *writer, int64_t first, int64
     return exchange_writer_append(writer, &batch, e);
 }
 
-enum err folder_try_write(struct folder *folder, const struct exchange_key *key, int64_t first, int64_t rows, uint32_t n,
-                          struct ipc_tally *out_tallies, struct error *e)
+enum err folder_try_write(struct folder *folder, const struct exchange_key *key, int64_t first, int64_t rows,
+                          uint32_t n, struct ipc_tally *out_tallies, struct error *e)
 {
     struct exchange_writer *writer = NULL;
     struct ArrowSchema schema;

@@ -29,7 +29,7 @@ void folder_write(struct folder *folder, const struct exchange_key *key, int64_t
                   struct ipc_tally *out_tallies);
 
 /* The same, with every step's error passed on; the writer is closed. */
-enum err folder_try_write(struct folder *folder, const struct exchange_key *key, int64_t first, int64_t rows, uint32_t n,
-                          struct ipc_tally *out_tallies, struct error *e);
+enum err folder_try_write(struct folder *folder, const struct exchange_key *key, int64_t first, int64_t rows,
+                          uint32_t n, struct ipc_tally *out_tallies, struct error *e);
 
 #endif

@@ -10,14 +10,54 @@
 #include "exchange/schema.h"
 
 const char *const generate_formats[] = {
-    "n",       "b",       "c",     "C",   "s",   "S",   "i",   "I",   "l",    "L",    "e",    "f",          "g",
-    "z",       "Z",       "u",     "U",   "tdD", "tdm", "tts", "ttm", "ttu",  "ttn",  "tss:", "tsm:",       "tsu:UTC",
-    "tsn:",    "tDs",     "tDm",   "tDu", "tDn", "tiM", "tiD", "tin", "w:16", "w:3",  "w:1",  "d:18,3",     "d:38,0",
-    "d:76,10,256", "d:9,2,32", "d:18,-2,64", "tsu:Europe/Berlin",
+    "n",
+    "b",
+    "c",
+    "C",
+    "s",
+    "S",
+    "i",
+    "I",
+    "l",
+    "L",
+    "e",
+    "f",
+    "g",
+    "z",
+    "Z",
+    "u",
+    "U",
+    "tdD",
+    "tdm",
+    "tts",
+    "ttm",
+    "ttu",
+    "ttn",
+    "tss:",
+    "tsm:",
+    "tsu:UTC",
+    "tsn:",
+    "tDs",
+    "tDm",
+    "tDu",
+    "tDn",
+    "tiM",
+    "tiD",
+    "tin",
+    "w:16",
+    "w:3",
+    "w:1",
+    "d:18,3",
+    "d:38,0",
+    "d:76,10,256",
+    "d:9,2,32",
+    "d:18,-2,64",
+    "tsu:Europe/Berlin",
 };
 const uint32_t generate_n_formats = ARRAY_LEN(generate_formats);
 
-static void make(struct ArrowSchema *out, const char *format, const char *name, uint32_t n_children, bool has_dictionary)
+static void make(struct ArrowSchema *out, const char *format, const char *name, uint32_t n_children,
+                 bool has_dictionary)
 {
     struct schema_parts parts = {.format = mem_strdup(format),
                                  .name = mem_strdup(name),
@@ -131,13 +171,12 @@ static uint8_t *random_text(struct prng *prng, const uint64_t *offsets, size_t n
     for (size_t i = 0; i < n; i++) {
         for (uint64_t at = offsets[i]; at < offsets[i + 1];) {
             const char *character = characters[prng_below(prng, ARRAY_LEN(characters))];
-            size_t bytes_n = strlen(character);
-            if (bytes_n > offsets[i + 1] - at) {
+            if (strlen(character) > offsets[i + 1] - at) {
                 character = "x";
-                bytes_n = 1;
             }
-            memcpy(bytes + at, character, bytes_n);
-            at += bytes_n;
+            for (const char *p = character; *p != '\0'; p++) {
+                bytes[at++] = (uint8_t)*p;
+            }
         }
     }
     return bytes;

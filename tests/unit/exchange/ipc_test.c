@@ -202,7 +202,8 @@ TEST(a_dictionary_is_written_once_and_again_when_it_changes)
 /* ---- damage ---- */
 
 /* Whether what was read of a damaged stream is nothing but whole batches of the true one. */
-static bool is_prefix(const struct ArrowSchema *schema, const struct ArrowArray *batches, const struct stream_read *read)
+static bool is_prefix(const struct ArrowSchema *schema, const struct ArrowArray *batches,
+                      const struct stream_read *read)
 {
     for (uint32_t i = 0; i < read->n_batches; i++) {
         if (!schema_is_equal(schema, ipc_reader_schema(read->reader)) ||
@@ -345,9 +346,9 @@ static enum err try_format(const char *format)
 
 TEST(types_that_are_unknown_or_malformed_are_refused)
 {
-    static const char *const formats[] = {"vu",  "vz",   "+ud:0", "+r",   "",      "x",     "d:",    "d:1",   "d:1,2,7",
-                                          "w:",  "w:-1", "w:0",   "tsx:", "tsu",   "ts",    "tdX",   "+us:1", "+l",
-                                          "+w:", "+m",   "cc",    "+vl",  "d:0,0", "d:a,b", "w:1x", "d:77,1", "+us:1,1"};
+    static const char *const formats[] = {
+        "vu", "vz",  "+ud:0", "+r", "",    "x",  "d:", "d:1", "d:1,2,7", "w:",    "w:-1", "w:0",    "tsx:",   "tsu",
+        "ts", "tdX", "+us:1", "+l", "+w:", "+m", "cc", "+vl", "d:0,0",   "d:a,b", "w:1x", "d:77,1", "+us:1,1"};
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         if (try_format(formats[i]) != ERR_INVALID) {
             print_error("'%s' is taken\n", formats[i]);

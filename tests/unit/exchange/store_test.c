@@ -193,9 +193,8 @@ TEST(a_writer_that_is_closed_early_leaves_nothing)
     struct error e = {0};
     folder_open(&folder, 0);
     generate_numbers(0, 100000, &schema, &batch);
-    struct exchange_writer_options options = {.store = folder.store,
-                                              .key = folder_key("job", 0, 1),
-                                              .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
+    struct exchange_writer_options options = {
+        .store = folder.store, .key = folder_key("job", 0, 1), .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
     CHECK_ERR(exchange_writer_open(&options, &schema, &writer, &e), ERR_OK);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_OK);
     CHECK_UINT(folder_files(folder.shuffle), 1);
@@ -244,9 +243,8 @@ TEST(who_writes_for_a_dropped_job_is_told)
     struct error e = {0};
     folder_open(&folder, 0);
     generate_numbers(0, 100000, &schema, &batch);
-    struct exchange_writer_options options = {.store = folder.store,
-                                              .key = folder_key("job", 0, 1),
-                                              .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
+    struct exchange_writer_options options = {
+        .store = folder.store, .key = folder_key("job", 0, 1), .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
     CHECK_ERR(exchange_writer_open(&options, &schema, &writer, &e), ERR_OK);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_OK);
     exchange_store_drop_job(folder.store, "job");

@@ -1,0 +1,16 @@
+-- Random queries that have shown a difference once, made smaller.
+
+-- name: count-if-of-no-rows
+SELECT count_if(r0."p_name" < 'a') FROM part r0 JOIN region r1 ON r0."p_partkey" = r1."r_regionkey" WHERE r0."p_size" < 0;
+
+-- name: count-if-of-nulls-only
+SELECT r0."r_regionkey", count_if(r0."r_regionkey" < 0) FROM region r0 JOIN region r1 ON r0."r_regionkey" = r1."r_regionkey"
+RIGHT JOIN nation r2 ON r0."r_regionkey" = r2."n_nationkey" GROUP BY r0."r_regionkey";
+
+-- name: count-if-of-an-empty-rollup
+SELECT r0."l_orderkey", r0."l_shipdate", count_if(r0."l_returnflag" < 'a') FROM lineitem r0
+JOIN region r1 ON r0."l_orderkey" = r1."r_regionkey" WHERE r0."l_linenumber" < 0 GROUP BY ROLLUP (r0."l_orderkey", r0."l_shipdate");
+
+-- name: a-column-twice-in-a-refined-result
+SELECT r0."r_regionkey", r0."r_regionkey" FROM region r0 WHERE r0."r_regionkey" < 0
+OR EXISTS (SELECT 1 FROM lineitem r1 WHERE r1."l_orderkey" = r0."r_regionkey" AND r1."l_linenumber" < 0);

@@ -1,0 +1,167 @@
+#define _DEFAULT_SOURCE /* mkdtemp */
+#include "query/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "test.h"
+
+static struct arena arena;
+static char folder[] = "/tmp/capstan-query-XXXXXX";
+static struct test_data data;
+static pid_t owner;
+
+static void remove_folder(void)
+{
+    if (getpid() == owner) {
+        pid_t child = fork();
+        if (child == 0) {
+            (void)execlp("rm", "rm", "-rf", folder, (char *)NULL);
+            _exit(1);
+        }
+        (void)waitpid(child, NULL, 0);
+        arena_deinit(&arena);
+    }
+}
+
+char *test_read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    CHECK(file != NULL);
+    struct buf text = {0};
+    char piece[4096];
+    size_t n = 0;
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0) {
+        buf_append(&text, piece, n);
+    }
+    buf_text(&text, "");
+    (void)fclose(file);
+    char *copy = arena_strdup(&arena, text.data);
+    buf_deinit(&text);
+    return copy;
+}
+
+static void run(struct duck_connection *connection, const char *sql)
+{
+    struct error e = {0};
+    enum err err = duck_run(connection, sql, &e);
+    CHECK_STR(e.message, "");
+    CHECK_ERR(err, ERR_OK);
+}
+
+static const char *generate(struct duck_connection *connection, const char *name, const char *settings)
+{
+    const char *path = arena_format(&arena, "%s/%s", folder, name);
+    CHECK_INT(mkdir(path, 0700), 0);
+    run(connection, arena_format(&arena, "SET VARIABLE folder = '%s'; %s", path, settings));
+    run(connection, test_read_file(arena_format(&arena, "tests/data/generate-%s.sql", name)));
+    return path;
+}
+
+static void name_tables(void)
+{
+    static const struct {
+        const char *name;
+        const char *file;
+        bool is_ugly;
+    } names[] = {
+        {"region", "region.parquet", false},     {"nation", "nation.parquet", false},
+        {"supplier", "supplier.parquet", false}, {"customer", "customer.parquet", false},
+        {"part", "part.parquet", false},         {"partsupp", "partsupp.parquet", false},
+        {"orders", "orders-*.parquet", false},   {"lineitem", "lineitem-*.parquet", false},
+        {"facts", "facts-*.parquet", true},      {"dims", "dims.parquet", true},
+        {"none", "none.parquet", true},          {"one", "one.parquet", true},
+    };
+    struct planner_table *tables = arena_zalloc(&arena, ARRAY_LEN(names) * sizeof(*tables));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        tables[i].name = names[i].name;
+        tables[i].source = arena_format(&arena, "%s/%s", names[i].is_ugly ? data.ugly : data.tpch, names[i].file);
+    }
+    data.tables = tables;
+    data.n_tables = ARRAY_LEN(names);
+}
+
+const struct test_data *test_data(void)
+{
+    if (data.tables != NULL) {
+        return &data;
+    }
+    struct duck *duck = NULL;
+    struct duck_connection *connection = NULL;
+    struct error e = {0};
+    owner = getpid();
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK_INT(atexit(remove_folder), 0);
+    CHECK_ERR(duck_open(&(struct duck_options){.threads = 2}, &duck, &e), ERR_OK);
+    CHECK_ERR(duck_connect(duck, &connection, &e), ERR_OK);
+    data.tpch = generate(connection, "tpch", "SET VARIABLE scale = 0.01; SET VARIABLE row_group = 4096;");
+    data.ugly = generate(connection, "ugly", "SET VARIABLE rows = 20000;");
+    name_tables();
+    duck_disconnect(connection);
+    duck_close(duck);
+    return &data;
+}
+
+void test_create_views(struct duck_connection *connection)
+{
+    const struct test_data *known = test_data();
+    for (uint32_t i = 0; i < known->n_tables; i++) {
+        run(connection, arena_format(&arena, "CREATE TEMP VIEW %s AS SELECT * FROM read_parquet('%s')",
+                                     known->tables[i].name, known->tables[i].source));
+    }
+}
+
+/* The text with every {ugly} filled in, and without the semicolon at its end. */
+static const char *fill_in(const char *sql, size_t n)
+{
+    struct buf text = {0};
+    while (n > 0 && (sql[n - 1] == '\n' || sql[n - 1] == ';' || sql[n - 1] == ' ')) {
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (n - i >= 6 && strncmp(sql + i, "{ugly}", 6) == 0) {
+            buf_text(&text, data.ugly);
+            i += 5;
+        } else {
+            buf_char(&text, sql[i]);
+        }
+    }
+    const char *copy = arena_strdup(&arena, text.data);
+    buf_deinit(&text);
+    return copy;
+}
+
+/* "-- name: NAME [ordered] [volatile]", then the query up to the next such line. */
+const struct test_query *test_queries(const char *file, uint32_t *out_n)
+{
+    static const char mark[] = "\n-- name: ";
+    (void)test_data();
+    const char *text = test_read_file(arena_format(&arena, "tests/data/sql/%s", file));
+    struct test_query *queries = arena_alloc(&arena, 1000 * sizeof(*queries));
+    uint32_t n = 0;
+    for (const char *p = strstr(text, mark); p != NULL && n < 1000; n++) {
+        const char *name = p + strlen(mark);
+        const char *line_end = strchr(name, '\n');
+        const char *next = strstr(line_end, mark);
+        size_t name_n = strcspn(name, " \n");
+        char *line = arena_copy(&arena, name, (size_t)(line_end - name) + 1);
+        line[line_end - name] = '\0';
+        queries[n] = (struct test_query){
+            .is_ordered = strstr(line, " ordered") != NULL,
+            .is_volatile = strstr(line, " volatile") != NULL,
+            .sql = fill_in(line_end + 1, next != NULL ? (size_t)(next - line_end - 1) : strlen(line_end + 1)),
+        };
+        line[name_n] = '\0';
+        queries[n].name = line;
+        p = next;
+    }
+    *out_n = n;
+    return queries;
+}

@@ -1,0 +1,43 @@
+/*
+ * data.h - the generated tables, and the queries over them, for tests of this folder.
+ *
+ * The data is made once per process, at the first use, in a folder of its own, which is removed at the end.
+ *
+ * Ownership: everything belongs to this file and lives until the process ends. Threads: the tests' own.
+ */
+#ifndef CAPSTAN_TESTS_INTEGRATION_QUERY_DATA_H
+#define CAPSTAN_TESTS_INTEGRATION_QUERY_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "duck/duck.h"
+#include "query/planner.h"
+
+struct test_data {
+    const char *tpch; /* folder with the tables of TPC-H at scale 0.01 */
+    const char *ugly; /* folder with the uneven ones */
+    const struct planner_table *tables;
+    uint32_t n_tables;
+};
+
+const struct test_data *test_data(void);
+
+struct test_query {
+    const char *name;
+    const char *sql;  /* without a semicolon; {ugly} is filled in */
+    bool is_ordered;  /* the order of its rows is part of the answer */
+    bool is_volatile; /* its rows differ from run to run */
+};
+
+/* The queries of tests/data/sql/`file`. */
+const struct test_query *test_queries(const char *file, uint32_t *out_n);
+
+/* Makes the tables known as views on a connection of another instance. */
+void test_create_views(struct duck_connection *connection);
+
+/* A file as a text. */
+char *test_read_file(const char *path);
+
+#endif

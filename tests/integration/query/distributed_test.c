@@ -1,0 +1,223 @@
+/*
+ * Queries cut into stages give what one DuckDB gives: values and types, whatever the number of partitions and whether
+ * sides of joins are broadcast or spread.
+ *
+ * By default each query is run in one of the ways, chosen by a seed; with CAPSTAN_TEST_ALL=1 in all of them. With
+ * CAPSTAN_TEST_UPDATE=1, the golden files are written anew.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/prng.h"
+#include "query/data.h"
+#include "query/runner.h"
+#include "test.h"
+
+#define SINGLE_PERCENT_MAX 10
+#define SEED 20240601
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* Ways to run a query. In the last two, plans are refined with the sizes of finished stages. */
+static const struct {
+    const char *name;
+    struct run_options options;
+} ways[] = {
+    {"2 partitions, no broadcast", {.cut = {.partitions = 2, .slots = 3, .is_forced = true}}},
+    {"5 partitions, no broadcast", {.cut = {.partitions = 5, .slots = 5, .is_forced = true}}},
+    {"2 partitions, all broadcast",
+     {.cut = {.partitions = 2, .slots = 2, .is_forced = true, .broadcast_bytes = UINT64_MAX}}},
+    {"5 partitions, all broadcast",
+     {.cut = {.partitions = 5, .slots = 7, .is_forced = true, .broadcast_bytes = UINT64_MAX}}},
+    {"5 partitions, as sizes say",
+     {.cut = {.partitions = 5, .slots = 3, .is_forced = true, .broadcast_bytes = 20000}, .is_refined = true}},
+    {"3 partitions, as sizes say, few tasks",
+     {.cut = {.partitions = 3, .slots = 3, .is_forced = true, .broadcast_bytes = 200000},
+      .is_refined = true,
+      .refine_bytes = 50000}},
+};
+
+struct totals {
+    uint32_t n;
+    uint32_t n_failed;
+    uint32_t n_distributed;
+    uint32_t n_choices;
+    uint32_t n_empty;
+    uint32_t n_grouped;
+    struct buf singles; /* "name: reason" lines */
+    uint32_t n_single;
+};
+
+static struct runner open_runner(void)
+{
+    struct runner runner = {.tables = test_data()->tables, .n_tables = test_data()->n_tables};
+    struct error e = {0};
+    CHECK_ERR(runner_open(&runner, &e), ERR_OK);
+    test_create_views(runner.connection);
+    return runner;
+}
+
+static bool run_one_way(struct runner *runner, const struct test_query *query, const struct table *expected, size_t way,
+                        struct run_facts *facts)
+{
+    struct table actual = {0};
+    struct buf difference = {0};
+    struct error e = {0};
+    enum table_order order = query->is_volatile ? TYPES_ONLY : query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
+    bool is_same = false;
+    if (run_cut(runner, query->sql, &ways[way].options, &actual, facts, &e) != ERR_OK) {
+        fprintf(stderr, "%s, %s: %s\n", query->name, ways[way].name, e.message);
+    } else {
+        is_same = table_equal(expected, &actual, order, &difference);
+        if (!is_same) {
+            fprintf(stderr, "%s, %s: %s\n", query->name, ways[way].name, difference.data);
+        }
+    }
+    buf_deinit(&difference);
+    table_deinit(&actual);
+    return is_same;
+}
+
+static void note_facts(struct totals *totals, const struct test_query *query, const struct run_facts *facts,
+                       bool is_first)
+{
+    totals->n_choices += facts->n_choices;
+    totals->n_empty += facts->n_empty;
+    totals->n_grouped += facts->n_grouped;
+    if (!is_first) {
+        return;
+    }
+    totals->n++;
+    if (facts->is_single) {
+        totals->n_single++;
+        buf_format(&totals->singles, "%s: %s\n", query->name, facts->reason);
+    }
+    totals->n_distributed += !facts->is_single && facts->n_tasks_max > 1 ? 1 : 0;
+}
+
+/* Runs the queries of a file; `n_ways` ways each unless all are wanted. */
+static struct totals run_file(struct runner *runner, const char *file, uint32_t n_ways)
+{
+    struct totals totals = {0};
+    struct prng prng;
+    uint32_t n = 0;
+    const struct test_query *queries = test_queries(file, &n);
+    const char *only = getenv("CAPSTAN_TEST_QUERY");
+    prng_init(&prng, SEED);
+    for (uint32_t i = 0; i < n; i++) {
+        struct table expected = {0};
+        struct error e = {0};
+        uint32_t first = (uint32_t)prng_below(&prng, ARRAY_LEN(ways));
+        uint32_t n_tried = is_set("CAPSTAN_TEST_ALL") ? (uint32_t)ARRAY_LEN(ways) : n_ways;
+        if (only != NULL && strcmp(queries[i].name, only) != 0) {
+            continue;
+        }
+        if (run_whole(runner, queries[i].sql, &expected, &e) != ERR_OK) {
+            fprintf(stderr, "%s: in one piece: %s\n", queries[i].name, e.message);
+            totals.n_failed++;
+        }
+        for (uint32_t k = 0; k < n_tried && e.code == ERR_OK; k++) {
+            struct run_facts facts;
+            /* The ways that go together are far apart, so that two of them are different enough. */
+            size_t way = (first + k * (n_tried == 2 ? 3 : 1)) % ARRAY_LEN(ways);
+            totals.n_failed += run_one_way(runner, &queries[i], &expected, way, &facts) ? 0 : 1;
+            note_facts(&totals, &queries[i], &facts, k == 0);
+        }
+        table_deinit(&expected);
+    }
+    printf("%s: %" PRIu32 " queries, %" PRIu32 " distributed, %" PRIu32 " as one task, %" PRIu32
+           " choices for a broadcast, %" PRIu32 " empty stages, %" PRIu32 " with fewer tasks\n",
+           file, totals.n, totals.n_distributed, totals.n_single, totals.n_choices, totals.n_empty, totals.n_grouped);
+    return totals;
+}
+
+static void check_golden(const char *path, const char *text)
+{
+    if (is_set("CAPSTAN_TEST_UPDATE")) {
+        FILE *file = fopen(path, "wb");
+        CHECK(file != NULL);
+        CHECK_UINT(fwrite(text, 1, strlen(text), file), strlen(text));
+        CHECK_INT(fclose(file), 0);
+    }
+    CHECK_STR(text, test_read_file(path));
+}
+
+TEST(all_queries_of_tpch_are_distributed_and_right)
+{
+    struct runner runner = open_runner();
+    struct totals totals = run_file(&runner, "tpch.sql", 2);
+    CHECK_UINT(totals.n_failed, 0);
+    if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
+        CHECK_UINT(totals.n, 22);
+        CHECK_UINT(totals.n_distributed, 22);
+        CHECK(totals.n_choices > 0);
+    }
+    buf_deinit(&totals.singles);
+    runner_close(&runner);
+}
+
+TEST(queries_over_the_whole_dialect_are_right_and_few_of_them_are_one_task)
+{
+    struct runner runner = open_runner();
+    struct totals totals = run_file(&runner, "wide.sql", 1);
+    if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
+        check_golden("tests/data/sql/single.txt", totals.singles.n > 0 ? totals.singles.data : "");
+        CHECK(totals.n_single * 100 <= totals.n * SINGLE_PERCENT_MAX);
+    }
+    CHECK_UINT(totals.n_failed, 0);
+    buf_deinit(&totals.singles);
+    runner_close(&runner);
+}
+
+TEST(queries_that_were_wrong_once_are_right_in_all_ways)
+{
+    struct runner runner = open_runner();
+    struct totals totals = run_file(&runner, "random.sql", (uint32_t)ARRAY_LEN(ways));
+    CHECK_UINT(totals.n_failed, 0);
+    buf_deinit(&totals.singles);
+    runner_close(&runner);
+}
+
+TEST(the_plans_of_tpch_read_as_in_the_golden_files)
+{
+    struct runner runner = open_runner();
+    struct cut_options options = {.partitions = 4, .slots = 4, .broadcast_bytes = 65536, .is_forced = true};
+    uint32_t n = 0;
+    const struct test_query *queries = test_queries("tpch.sql", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct buf text = {0};
+        struct error e = {0};
+        char path[200];
+        CHECK_ERR(run_explain(&runner, queries[i].sql, &options, &text, &e), ERR_OK);
+        snprintf(path, sizeof path, "tests/data/explain/%s.txt", queries[i].name);
+        check_golden(path, text.data);
+        buf_deinit(&text);
+    }
+    runner_close(&runner);
+}
+
+TEST(a_small_query_is_one_task_unless_it_is_forced)
+{
+    struct runner runner = open_runner();
+    struct run_options options = {.cut = {.slots = 2, .single_task_bytes = 33554432, .broadcast_bytes = 1 << 20}};
+    struct table table = {0};
+    struct run_facts facts;
+    struct error e = {0};
+    CHECK_ERR(run_cut(&runner, "SELECT count(*) FROM lineitem", &options, &table, &facts, &e), ERR_OK);
+    CHECK(facts.is_single);
+    table_deinit(&table);
+    options.cut.single_task_bytes = 1000;
+    const char *sql = "SELECT l_returnflag, n_name FROM lineitem JOIN nation ON n_nationkey = l_suppkey % 25";
+    CHECK_ERR(run_cut(&runner, sql, &options, &table, &facts, &e), ERR_OK);
+    CHECK(!facts.is_single);
+    CHECK_UINT(facts.n_stages, 1); /* the nations are read by each task for itself */
+    CHECK(facts.n_tasks_max > 1);
+    table_deinit(&table);
+    runner_close(&runner);
+}

@@ -1,0 +1,291 @@
+/* Planning: parameters, named data sets, files that need a stand-in, and what is an error rather than a fallback. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "query/data.h"
+#include "query/planner.h"
+#include "query/unparse.h"
+#include "test.h"
+
+struct fixture {
+    struct planner *planner;
+    struct duck *duck;
+    struct duck_connection *connection;
+    struct arena arena;
+    struct error e;
+    struct buf text;
+};
+
+static struct fixture fixture_open(void)
+{
+    struct fixture f = {0};
+    (void)test_data();
+    CHECK_ERR(planner_open(&f.planner, &f.e), ERR_OK);
+    CHECK_ERR(duck_open(&(struct duck_options){.threads = 1}, &f.duck, &f.e), ERR_OK);
+    CHECK_ERR(duck_connect(f.duck, &f.connection, &f.e), ERR_OK);
+    return f;
+}
+
+static void fixture_close(struct fixture *f)
+{
+    planner_close(f->planner);
+    duck_disconnect(f->connection);
+    duck_close(f->duck);
+    arena_deinit(&f->arena);
+    buf_deinit(&f->text);
+}
+
+static enum err plan_with(struct fixture *f, const char *sql, const char *params, struct plan **out)
+{
+    f->e = (struct error){0};
+    return query_plan(f->planner, sql, params, test_data()->tables, test_data()->n_tables, &f->arena, out, &f->e);
+}
+
+static struct plan *plan(struct fixture *f, const char *sql, const char *params)
+{
+    struct plan *made = NULL;
+    enum err err = plan_with(f, sql, params, &made);
+    CHECK_STR(f->e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    return made;
+}
+
+static enum err add_row(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    UNUSED(e);
+    struct buf *text = context;
+    buf_text(text, text->n > 0 ? ";" : "");
+    for (uint32_t i = 0; i < n; i++) {
+        buf_format(text, "%s%s", i > 0 ? "," : "", values[i].bytes == NULL ? "null" : values[i].bytes);
+    }
+    return ERR_OK;
+}
+
+/* The rows of the plan, run as SQL. */
+static const char *rows_of_plan(struct fixture *f, const char *sql, const char *params)
+{
+    struct plan *made = plan(f, sql, params);
+    struct buf text = {0};
+    CHECK_STR(made->unsupported, NULL);
+    CHECK_ERR(unparse_result(&text, made->root, made->columns, made->n_columns, &f->e), ERR_OK);
+    buf_reset(&f->text);
+    buf_text(&f->text, "");
+    enum err err = duck_rows(f->connection, text.data, NULL, 0, add_row, &f->text, &f->e);
+    CHECK_STR(f->e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    buf_deinit(&text);
+    return f->text.data;
+}
+
+TEST(parameters_are_filled_in_by_position_and_by_name)
+{
+    struct fixture f = fixture_open();
+    CHECK_STR(rows_of_plan(&f, "SELECT ? + 1, ?, ?, ?", "[41, \"it's\", true, null]"), "42,it's,true,null");
+    CHECK_STR(rows_of_plan(&f, "SELECT $2, $1, $2", "[1, \"two\"]"), "two,1,two");
+    CHECK_STR(rows_of_plan(&f, "SELECT $b || $a", "{\"a\": \"x\", \"b\": \"y\"}"), "yx");
+    CHECK_STR(rows_of_plan(&f, "SELECT typeof($1), typeof($2), typeof($3), typeof($4)",
+                           "[5, 5000000000, 1.5, \"2020-01-01\"]"),
+              "INTEGER,BIGINT,DECIMAL(2,1),VARCHAR");
+    CHECK_STR(rows_of_plan(&f, "SELECT name FROM dims WHERE k < $1 AND since > $2 ORDER BY k LIMIT $3",
+                           "[10, \"1999-12-04\", 2]"),
+              "name 4;name 5");
+    fixture_close(&f);
+}
+
+TEST(a_parameter_without_a_value_is_an_error)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = NULL;
+    CHECK_ERR(plan_with(&f, "SELECT $1 + $2", "[1]", &made), ERR_INVALID);
+    CHECK_STR(f.e.message, "the parameter $2 has no value");
+    CHECK_ERR(plan_with(&f, "SELECT $who", NULL, &made), ERR_INVALID);
+    CHECK_STR(f.e.message, "the parameter $who has no value");
+    CHECK_ERR(plan_with(&f, "SELECT $1", "[[1]]", &made), ERR_INVALID);
+    CHECK(strstr(f.e.message, "must be a text") != NULL);
+    CHECK_ERR(plan_with(&f, "SELECT $1", "[1", &made), ERR_INVALID);
+    CHECK(strstr(f.e.message, "not JSON") != NULL);
+    CHECK(made == NULL);
+    fixture_close(&f);
+}
+
+TEST(names_and_types_of_the_result_are_those_of_the_query)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = plan(&f, "SELECT k, k + 1, count(*) AS \"a b\", 1.5, k FROM dims GROUP BY k;", NULL);
+    CHECK_UINT(made->n_columns, 5);
+    CHECK_STR(made->columns[0].name, "k");
+    CHECK_STR(made->columns[1].name, "(k + 1)");
+    CHECK_STR(made->columns[2].name, "a b");
+    CHECK_STR(made->columns[2].type, "BIGINT");
+    CHECK_STR(made->columns[3].type, "DECIMAL(2,1)");
+    CHECK_STR(made->columns[4].name, "k");
+    fixture_close(&f);
+}
+
+TEST(what_is_wrong_with_a_query_is_said_in_the_words_of_duckdb)
+{
+    static const struct {
+        const char *sql;
+        enum err err;
+        const char *part;
+    } cases[] = {
+        {"SELEC 1", ERR_INVALID, "syntax error"},
+        {"SELECT nothing FROM dims", ERR_INVALID, "nothing"},
+        {"SELECT * FROM nowhere", ERR_INVALID, "nowhere"},
+        {"SELECT 1; SELECT 2", ERR_INVALID, "one statement is expected, not 2"},
+        {"SELECT * FROM 'no/such/file.parquet'", ERR_NOT_FOUND, "no/such/file.parquet"},
+        {"SELECT * FROM read_csv('no/such/file.csv')", ERR_NOT_FOUND, "no/such/file.csv"},
+        {"", ERR_INVALID, ""},
+    };
+    struct fixture f = fixture_open();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct plan *made = NULL;
+        CHECK_ERR(plan_with(&f, cases[i].sql, NULL, &made), cases[i].err);
+        CHECK(strstr(f.e.message, cases[i].part) != NULL);
+        CHECK(made == NULL);
+    }
+    fixture_close(&f);
+}
+
+TEST(a_query_that_cannot_be_planned_still_has_its_sql_with_views_and_parameters)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = plan(&f, "SELECT count(*) FROM (SELECT * FROM dims WHERE k < $1 LIMIT (SELECT 3))", "[100]");
+    CHECK_STR(made->unsupported, "a LIMIT that is not constant");
+    CHECK(made->root == NULL);
+    CHECK_ERR(duck_rows(f.connection, made->sql, NULL, 0, add_row, &f.text, &f.e), ERR_OK);
+    CHECK_STR(f.text.data, "3");
+    fixture_close(&f);
+}
+
+TEST(statements_other_than_select_are_left_to_one_task)
+{
+    struct fixture f = fixture_open();
+    CHECK(plan(&f, "EXPLAIN SELECT 1", NULL)->unsupported != NULL);
+    CHECK(plan(&f, "CREATE TABLE x AS SELECT 1", NULL)->unsupported != NULL);
+    fixture_close(&f);
+}
+
+TEST(a_named_data_set_may_be_csv_or_json)
+{
+    struct fixture f = fixture_open();
+    struct arena arena = {0};
+    struct planner_table tables[] = {
+        {.name = "Plain", .source = arena_format(&arena, "%s/plain.csv", test_data()->ugly)},
+        {.name = "objects", .source = arena_format(&arena, "%s/facts.json", test_data()->ugly), .format = "json"},
+        {.name = "bad", .source = "x", .format = "xml"},
+    };
+    struct plan *made = NULL;
+    struct buf sql = {0};
+    CHECK_ERR(query_plan(f.planner, "SELECT count(*), max(i) FROM plain JOIN objects ON i = id WHERE k = 7", NULL,
+                         tables, 3, &f.arena, &made, &f.e),
+              ERR_OK);
+    CHECK_STR(made->unsupported, NULL);
+    CHECK_ERR(unparse_node(&sql, made->root, &f.e), ERR_OK);
+    CHECK_ERR(duck_rows(f.connection, sql.data, NULL, 0, add_row, &f.text, &f.e), ERR_OK);
+    CHECK_STR(f.text.data, "502,998");
+    CHECK_ERR(query_plan(f.planner, "SELECT * FROM bad", NULL, tables, 3, &f.arena, &made, &f.e), ERR_INVALID);
+    CHECK(strstr(f.e.message, "unknown format 'xml'") != NULL);
+    CHECK_ERR(query_plan(f.planner, "SELECT * FROM plain", NULL, tables, 0, &f.arena, &made, &f.e), ERR_INVALID);
+    buf_deinit(&sql);
+    arena_deinit(&arena);
+    fixture_close(&f);
+}
+
+static bool note_rows(struct plan_node *node, void *context)
+{
+    double *rows = context;
+    if (rows[node->kind] < 0 || rows[node->kind] == 0) {
+        rows[node->kind] = node->rows_estimated;
+    }
+    return true;
+}
+
+TEST(nodes_carry_the_guesses_of_duckdb)
+{
+    struct fixture f = fixture_open();
+    struct plan *made =
+        plan(&f, "SELECT name, count(*) FROM dims JOIN (VALUES (1), (2)) v(k) USING (k) GROUP BY name", NULL);
+    double rows[N_NODE_KINDS] = {0};
+    plan_visit(made->root, note_rows, rows);
+    CHECK_INT((int64_t)rows[NODE_SCAN], 300);
+    CHECK_INT((int64_t)rows[NODE_VALUES], 2);
+    CHECK(rows[NODE_JOIN] >= 1);
+    CHECK(rows[NODE_AGGREGATE] >= 1);
+    fixture_close(&f);
+}
+
+static enum err count_row(void *context, const char *const *values, uint32_t n, struct error *e)
+{
+    UNUSED(e);
+    CHECK_UINT(n, 2);
+    CHECK(values[0] != NULL);
+    (*(int *)context)++;
+    return ERR_OK;
+}
+
+TEST(metadata_can_be_asked_for)
+{
+    struct fixture f = fixture_open();
+    struct buf sql = {0};
+    int n = 0;
+    buf_format(&sql, "SELECT file_name, num_rows FROM parquet_file_metadata('%s/facts-*.parquet')", test_data()->ugly);
+    CHECK_ERR(planner_rows(f.planner, sql.data, count_row, &n, &f.e), ERR_OK);
+    CHECK_INT(n, 3);
+    buf_deinit(&sql);
+    fixture_close(&f);
+}
+
+/* Settings that the planner changes for a second try are set back. */
+TEST(a_planner_can_be_used_again_after_anything)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = NULL;
+    CHECK(plan(&f, "SELECT bit_count('01'::BIT) FROM dims WHERE k::VARCHAR::BIT = '1'::BIT", NULL)->unsupported !=
+          NULL);
+    CHECK_ERR(plan_with(&f, "SELECT x FROM dims", NULL, &made), ERR_INVALID);
+    CHECK_STR(rows_of_plan(&f, "SELECT count(*) FROM dims a, dims b WHERE a.k = b.k", NULL), "288");
+    fixture_close(&f);
+}
+
+struct running {
+    struct fixture *f;
+    atomic_bool is_done;
+    enum err err;
+};
+
+/* The optimizer of DuckDB takes very long for this. */
+static void *plan_for_long(void *context)
+{
+    struct running *running = context;
+    struct buf sql = {0};
+    struct plan *made = NULL;
+    buf_text(&sql, "SELECT count(*) FROM range(10) t0");
+    for (int i = 1; i < 400; i++) {
+        buf_format(&sql, " JOIN (SELECT range AS r%d FROM range(10) WHERE range %% %d = 1) ON r%d = t0.range", i, i + 1,
+                   i);
+    }
+    running->err = query_plan(running->f->planner, sql.data, NULL, NULL, 0, &running->f->arena, &made, &running->f->e);
+    buf_deinit(&sql);
+    atomic_store(&running->is_done, true);
+    return NULL;
+}
+
+TEST(planning_can_be_interrupted)
+{
+    struct fixture f = fixture_open();
+    struct running running = {.f = &f};
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, plan_for_long, &running), 0);
+    while (!atomic_load(&running.is_done)) {
+        planner_interrupt(f.planner);
+        (void)sched_yield();
+    }
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_ERR(running.err, ERR_CANCELED);
+    CHECK_STR(rows_of_plan(&f, "SELECT 1", NULL), "1");
+    fixture_close(&f);
+}

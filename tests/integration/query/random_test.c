@@ -1,0 +1,176 @@
+/*
+ * Random queries, cut and compared with one DuckDB. CAPSTAN_TEST_RANDOM says how many (500 if it is not set), and
+ * CAPSTAN_TEST_SEED where to begin. A query that shows a difference is made smaller before it is printed; put it into
+ * tests/data/sql/random.sql, so that it stays.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/prng.h"
+#include "query/data.h"
+#include "query/generator.h"
+#include "query/runner.h"
+#include "test.h"
+
+#define QUERIES_DEFAULT 500
+#define SHRINK_CALLS_MAX 300
+#define FAILURES_MAX 5
+
+struct campaign {
+    struct runner runner;
+    struct arena arena;
+    struct schema schema;
+    struct run_options options;
+    uint32_t n_refused; /* by DuckDB itself */
+    uint32_t n_single;
+    uint32_t n_rows; /* queries with rows */
+};
+
+static enum err add_column(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    struct schema_table *table = context;
+    UNUSED(n);
+    UNUSED(e);
+    if (table->n_columns < 64) {
+        table->columns[table->n_columns++] =
+            (struct schema_column){.name = mem_strdup(values[0].bytes), .class = column_class_of(values[1].bytes)};
+    }
+    return ERR_OK;
+}
+
+static enum err add_rows(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    struct schema_table *table = context;
+    int64_t rows = 0;
+    UNUSED(n);
+    UNUSED(e);
+    CHECK(num_parse_int(values[0].bytes, &rows));
+    table->rows = (uint64_t)rows;
+    return ERR_OK;
+}
+
+static struct campaign campaign_open(void)
+{
+    struct campaign c = {.runner = {.tables = test_data()->tables, .n_tables = test_data()->n_tables}};
+    struct error e = {0};
+    CHECK_ERR(runner_open(&c.runner, &e), ERR_OK);
+    test_create_views(c.runner.connection);
+    c.schema.n_tables = c.runner.n_tables;
+    c.schema.tables = mem_calloc(c.schema.n_tables, sizeof *c.schema.tables);
+    for (uint32_t i = 0; i < c.schema.n_tables; i++) {
+        struct schema_table *table = &c.schema.tables[i];
+        struct buf sql = {0};
+        table->name = c.runner.tables[i].name;
+        table->columns = mem_calloc(64, sizeof *table->columns);
+        buf_format(&sql, "DESCRIBE %s", table->name);
+        CHECK_ERR(duck_rows(c.runner.connection, sql.data, NULL, 0, add_column, table, &e), ERR_OK);
+        buf_reset(&sql);
+        buf_format(&sql, "SELECT count(*) FROM %s", table->name);
+        CHECK_ERR(duck_rows(c.runner.connection, sql.data, NULL, 0, add_rows, table, &e), ERR_OK);
+        buf_deinit(&sql);
+    }
+    return c;
+}
+
+static void campaign_close(struct campaign *c)
+{
+    for (uint32_t i = 0; i < c->schema.n_tables; i++) {
+        for (uint32_t k = 0; k < c->schema.tables[i].n_columns; k++) {
+            mem_free((char *)c->schema.tables[i].columns[k].name);
+        }
+        mem_free(c->schema.tables[i].columns);
+    }
+    mem_free(c->schema.tables);
+    runner_close(&c->runner);
+}
+
+/* Whether the query, cut, gives something else than in one piece. What DuckDB refuses shows nothing. */
+static bool shows_difference(struct campaign *c, const char *sql, struct buf *difference)
+{
+    struct table expected = {0};
+    struct table actual = {0};
+    struct run_facts facts = {0};
+    struct error e = {0};
+    bool is_different = false;
+    if (run_whole(&c->runner, sql, &expected, &e) != ERR_OK) {
+        c->n_refused++;
+    } else if (run_cut(&c->runner, sql, &c->options, &actual, &facts, &e) != ERR_OK) {
+        buf_text(difference, e.message);
+        is_different = true;
+    } else {
+        c->n_single += facts.is_single ? 1 : 0;
+        c->n_rows += expected.n_rows > 0 ? 1 : 0;
+        is_different = !table_equal(&expected, &actual, facts.is_ordered ? ORDER_MATTERS : ORDER_IS_FREE, difference);
+    }
+    table_deinit(&expected);
+    table_deinit(&actual);
+    return is_different;
+}
+
+static bool still_differs(void *context, const char *sql)
+{
+    struct buf difference = {0};
+    bool is_different = shows_difference(context, sql, &difference);
+    buf_deinit(&difference);
+    return is_different;
+}
+
+static void choose_options(struct campaign *c, uint64_t seed)
+{
+    struct prng prng;
+    prng_init(&prng, seed ^ 0x9e3779b9);
+    static const uint64_t limits[] = {0, UINT64_MAX, 20000, 200000};
+    c->options = (struct run_options){
+        .cut = {.partitions = 2 + (uint32_t)prng_below(&prng, 2),
+                .slots = 1 + (uint32_t)prng_below(&prng, 3),
+                .broadcast_bytes = limits[prng_below(&prng, 4)],
+                .is_forced = true},
+        .is_refined = prng_permille(&prng, 500),
+        .refine_bytes = prng_permille(&prng, 500) ? 30000 : 0,
+    };
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *value = getenv(name);
+    return value == NULL ? otherwise : strtoull(value, NULL, 10);
+}
+
+TEST(random_queries_give_the_same_in_stages_and_in_one_piece)
+{
+    struct campaign c = campaign_open();
+    uint64_t first = number_of("CAPSTAN_TEST_SEED", 1);
+    uint64_t n = number_of("CAPSTAN_TEST_RANDOM", QUERIES_DEFAULT);
+    uint32_t n_failed = 0;
+    for (uint64_t seed = first; seed < first + n && n_failed < FAILURES_MAX; seed++) {
+        struct decisions decisions = {0};
+        struct buf sql = {0};
+        struct buf difference = {0};
+        choose_options(&c, seed);
+        generate_query(&c.schema, seed, &decisions, &sql);
+        if (shows_difference(&c, sql.data, &difference)) {
+            n_failed++;
+            generator_shrink(&c.schema, &decisions, still_differs, &c, SHRINK_CALLS_MAX);
+            buf_reset(&sql);
+            buf_reset(&difference);
+            generate_from(&c.schema, &decisions, &sql);
+            (void)shows_difference(&c, sql.data, &difference);
+            fprintf(stderr, "seed %" PRIu64 " (%u partitions, %u slots, broadcast %" PRIu64 ", %s): %s\n  %s\n", seed,
+                    (unsigned)c.options.cut.partitions, (unsigned)c.options.cut.slots, c.options.cut.broadcast_bytes,
+                    c.options.is_refined ? "refined" : "not refined", sql.data, difference.data);
+        }
+        buf_deinit(&sql);
+        buf_deinit(&difference);
+        decisions_deinit(&decisions);
+    }
+    printf("%" PRIu64 " random queries: %" PRIu32 " with rows, %" PRIu32 " refused by DuckDB, %" PRIu32
+           " as one task\n",
+           n, c.n_rows, c.n_refused, c.n_single);
+    CHECK_UINT(n_failed, 0);
+    CHECK(c.n_refused * 10 <= n + 10);
+    campaign_close(&c);
+}

@@ -1,0 +1,232 @@
+/*
+ * Tests of the tests: for each rule about joins and aggregates a wrong one is planted, and the comparison with one DuckDB
+ * must notice. The same query with the right rules must pass, so that it is the rule that makes the difference.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "query/aggregate.h"
+#include "query/data.h"
+#include "query/join.h"
+#include "query/runner.h"
+#include "test.h"
+
+static struct runner open_runner(void)
+{
+    struct runner runner = {.tables = test_data()->tables, .n_tables = test_data()->n_tables};
+    struct error e = {0};
+    CHECK_ERR(runner_open(&runner, &e), ERR_OK);
+    test_create_views(runner.connection);
+    return runner;
+}
+
+/* Whether the query, cut by these options, gives what one DuckDB gives. An error counts as a difference. */
+static bool is_right(struct runner *runner, const char *sql, const struct cut_options *cut)
+{
+    struct run_options options = {.cut = *cut};
+    struct table expected = {0};
+    struct table actual = {0};
+    struct run_facts facts;
+    struct error e = {0};
+    struct buf difference = {0};
+    CHECK_ERR(run_whole(runner, sql, &expected, &e), ERR_OK);
+    bool is_same = run_cut(runner, sql, &options, &actual, &facts, &e) == ERR_OK &&
+                   table_equal(&expected, &actual, ORDER_IS_FREE, &difference);
+    CHECK(e.code != ERR_OK || !facts.is_single);
+    buf_deinit(&difference);
+    table_deinit(&expected);
+    table_deinit(&actual);
+    return is_same;
+}
+
+/* A wrong entry in the table of joins. What is not named stays false. */
+struct wrong_join {
+    const char *what;
+    bool is_asof;
+    enum join_type type;
+    struct join_rule rule;
+    bool is_broadcast; /* else everything is spread by keys */
+    const char *sql;
+};
+
+#define WRONG_LEFT(name)                                                                                               \
+    {                                                                                                                  \
+        name, .may_replicate_left = true                                                                               \
+    }
+#define WRONG_RIGHT(name)                                                                                              \
+    {                                                                                                                  \
+        name, .may_replicate_right = true                                                                              \
+    }
+
+static const struct wrong_join wrong_joins[] = {
+    {"a left join's left side is replicated", false, JOIN_LEFT, WRONG_LEFT("left"), true,
+     "SELECT d.k, f.id FROM dims d LEFT JOIN facts f ON d.k = f.k AND f.id < 300"},
+    {"a right join's right side is replicated", false, JOIN_RIGHT, WRONG_RIGHT("right"), true,
+     "SELECT f.id, d.k FROM (SELECT * FROM facts WHERE id < 300) f RIGHT JOIN dims d ON d.k = f.k"},
+    {"a full join's right side is replicated", false, JOIN_FULL, WRONG_RIGHT("full"), true,
+     "SELECT f.id, d.k FROM facts f FULL JOIN dims d ON d.k = f.k"},
+    {"a full join's left side is replicated", false, JOIN_FULL, WRONG_LEFT("full"), true,
+     "SELECT f.id, d.k FROM dims d FULL JOIN facts f ON d.k = f.k"},
+    {"a semi join's left side is replicated", false, JOIN_SEMI, WRONG_LEFT("semi"), true,
+     "SELECT k, name FROM dims d SEMI JOIN facts f ON d.k = f.k"},
+    {"an anti join's left side is replicated", false, JOIN_ANTI, WRONG_LEFT("anti"), true,
+     "SELECT k, name FROM dims d ANTI JOIN facts f ON d.k = f.k AND f.id < 3000"},
+    {"a mark join's left side is replicated", false, JOIN_MARK, WRONG_LEFT("mark"), true,
+     "SELECT name, k IN (SELECT k FROM facts WHERE id < 5000) FROM dims"},
+    {"a mark join is spread by keys although NULLs are everybody's",
+     false,
+     JOIN_MARK,
+     {"mark", .may_hash = true, .keeps_left = true},
+     false,
+     "SELECT id, k IN (SELECT k FROM dims) FROM facts"},
+    {"a single join's left side is replicated", false, JOIN_SINGLE, WRONG_LEFT("single"), true,
+     "SELECT name, (SELECT f.txt FROM facts f WHERE f.id = d.k) FROM dims d"},
+    {"a left join keeps its right side's keys together",
+     false,
+     JOIN_LEFT,
+     {"left", .may_hash = true, .keeps_right = true},
+     false,
+     "SELECT d.k, count(*) FROM facts f LEFT JOIN dims d ON f.k = d.k GROUP BY d.k"},
+    {"a right join keeps its left side's keys together",
+     false,
+     JOIN_RIGHT,
+     {"right", .may_hash = true, .keeps_left = true},
+     false,
+     "SELECT d.k, count(*) FROM dims d RIGHT JOIN facts f ON f.k = d.k GROUP BY d.k"},
+    {"a full join keeps its right side's keys together",
+     false,
+     JOIN_FULL,
+     {"full", .may_hash = true, .keeps_right = true},
+     false,
+     "SELECT d.k, count(*) FROM facts f FULL JOIN dims d ON f.k = d.k GROUP BY d.k"},
+    {"an asof join's left side is replicated", true, JOIN_LEFT, WRONG_LEFT("asof left"), true,
+     "SELECT d.k, f.id FROM dims d ASOF LEFT JOIN facts f ON d.k = f.k AND d.score * 100 >= f.id"},
+};
+
+TEST(wrong_rules_for_joins_are_noticed)
+{
+    struct runner runner = open_runner();
+    uint32_t n_missed = 0;
+    for (size_t i = 0; i < ARRAY_LEN(wrong_joins); i++) {
+        const struct wrong_join *wrong = &wrong_joins[i];
+        struct join_rules rules = join_rules_default;
+        struct cut_options options = {.partitions = 3, .slots = 4, .is_forced = true};
+        options.broadcast_bytes = wrong->is_broadcast ? UINT64_MAX : 0;
+        bool was_right = is_right(&runner, wrong->sql, &options);
+        (wrong->is_asof ? rules.asof : rules.plain)[wrong->type] = wrong->rule;
+        options.join_rules = &rules;
+        bool is_wrong = !is_right(&runner, wrong->sql, &options);
+        if (!was_right || !is_wrong) {
+            fprintf(stderr, "%s: right rules %s, wrong rules %s\n", wrong->what, was_right ? "pass" : "fail",
+                    is_wrong ? "fail" : "pass");
+            n_missed++;
+        }
+    }
+    CHECK_UINT(n_missed, 0);
+    runner_close(&runner);
+}
+
+/* The table with the rule for `name` replaced by one that takes any task's value for the whole. */
+static struct aggregate_rule *with_wrong_rule(const char *name)
+{
+    uint32_t n = 0;
+    while (aggregate_rules_default[n].name != NULL) {
+        n++;
+    }
+    struct aggregate_rule *rules = mem_copy(aggregate_rules_default, (n + 1) * sizeof *rules);
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(rules[i].name, name) == 0) {
+            static char sql[100];
+            snprintf(sql, sizeof sql, "\"%s\"(%s)%%", name, rules[i].n_args == 2 ? "@0, @1" : "@0");
+            rules[i].is_state = false;
+            rules[i].partials[0] =
+                (struct aggregate_partial){strcmp(name, "count_star") == 0 ? "count(*)%" : sql, NULL, PARTIAL_RESULT};
+            rules[i].partials[1].sql = NULL;
+            rules[i].final = "any_value(@0)";
+        }
+    }
+    return rules;
+}
+
+/* Arguments for which the aggregate's value is not that of the first task, whose rows have the smallest ids. */
+static const struct {
+    const char *start; /* of the aggregate's name; the first that fits counts */
+    const char *args;
+} args_of[] = {
+    {"count_star", "*"},
+    {"count_if", "id > 5"},
+    {"countif", "id > 5"},
+    {"bool_and", "id < 19990"},
+    {"bool_or", "id = 19999"},
+    {"bit_and", "15 - id // 6144"},
+    {"bit_", "id * 7919"},
+    {"product", "1 + id / 1000000000"},
+    {"min_by", "id, abs(id - 10007)"},
+    {"arg_min", "id, abs(id - 10007)"},
+    {"argmin", "id, abs(id - 10007)"},
+    {"max_by", "id, -abs(id - 10007)"},
+    {"arg", "id, -abs(id - 10007)"},
+    {"min", "abs(id - 10007)"},
+    {"max", "-abs(id - 10007)"},
+    {"corr", "id % 1013, id % 777"},
+    {"covar", "id % 1013, id % 777"},
+    {"regr", "id % 1013, id % 777"},
+    {"", "id * id"},
+};
+
+static void write_query(char *out, size_t n, const struct aggregate_rule *rule)
+{
+    size_t i = 0;
+    while (strncmp(rule->name, args_of[i].start, strlen(args_of[i].start)) != 0) {
+        i++;
+    }
+    snprintf(out, n, "SELECT %s(%s) FROM facts", strcmp(rule->name, "count_star") == 0 ? "count" : rule->name,
+             args_of[i].args);
+}
+
+TEST(wrong_rules_for_aggregates_are_noticed)
+{
+    struct runner runner = open_runner();
+    uint32_t n_missed = 0;
+    for (const struct aggregate_rule *rule = aggregate_rules_default; rule->name != NULL; rule++) {
+        /* Any value will do for these; a rule for them cannot be wrong in this way. */
+        bool is_any = strcmp(rule->name, "any_value") == 0 || strcmp(rule->name, "first") == 0 ||
+                      strcmp(rule->name, "arbitrary") == 0;
+        bool is_internal = strcmp(rule->name, "sum_no_overflow") == 0; /* the optimizer's own */
+        struct cut_options options = {.partitions = 3, .slots = 9, .is_forced = true};
+        char sql[200];
+        if (is_any || is_internal) {
+            continue;
+        }
+        write_query(sql, sizeof sql, rule);
+        bool was_right = is_right(&runner, sql, &options);
+        struct aggregate_rule *wrong = with_wrong_rule(rule->name);
+        options.aggregate_rules = wrong;
+        bool is_wrong = !is_right(&runner, sql, &options);
+        mem_free(wrong);
+        if (!was_right || !is_wrong) {
+            fprintf(stderr, "%s: right rule %s, wrong rule %s\n", sql, was_right ? "passes" : "fails",
+                    is_wrong ? "fails" : "passes");
+            n_missed++;
+        }
+    }
+    CHECK_UINT(n_missed, 0);
+    runner_close(&runner);
+}
+
+TEST(first_without_its_count_is_noticed)
+{
+    struct runner runner = open_runner();
+    struct cut_options options = {.partitions = 3, .slots = 9, .is_forced = true};
+    const char *sql = "SELECT first(id) FILTER (WHERE id = 19999) FROM facts";
+    CHECK(is_right(&runner, sql, &options));
+    struct aggregate_rule *wrong = with_wrong_rule("first");
+    for (struct aggregate_rule *rule = wrong; rule->name != NULL; rule++) {
+        rule->final = strcmp(rule->name, "first") == 0 ? "first(@0)" : rule->final;
+    }
+    options.aggregate_rules = wrong;
+    CHECK(!is_right(&runner, sql, &options));
+    mem_free(wrong);
+    runner_close(&runner);
+}

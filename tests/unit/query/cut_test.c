@@ -1,0 +1,267 @@
+/* Plans made by hand, cut; what DuckDB's own plans become, and that results are right, is seen in the integration tests. */
+#include "query/cut.h"
+
+#include <string.h>
+
+#include "test.h"
+
+static struct split_group groups[] = {{1000, 5000000}, {1000, 5000000}, {1000, 5000000}};
+static struct split_file files[] = {
+    {.path = "large.parquet", .rows = 3000, .bytes = 15000000, .n_groups = 3, .groups = groups},
+    {.path = "tiny.parquet", .rows = 10, .bytes = 400, .n_groups = 1, .groups = (struct split_group[]){{10, 400}}},
+};
+static const struct split_catalog catalog = {.n_files = 2, .files = files};
+
+struct fixture {
+    struct arena arena;
+    struct cut_options options;
+    struct physical_plan *physical;
+};
+
+static struct fixture fixture_new(void)
+{
+    return (struct fixture){.options = {.partitions = 4, .slots = 3, .catalog = &catalog, .broadcast_bytes = 100}};
+}
+
+static void fixture_deinit(struct fixture *f)
+{
+    arena_deinit(&f->arena);
+}
+
+/* A scan of a file with the BIGINT columns a and b. */
+static struct plan_node *scan_of(struct fixture *f, const char *path)
+{
+    struct plan_node *node = arena_zalloc(&f->arena, sizeof *node);
+    struct scan *scan = arena_zalloc(&f->arena, sizeof *scan);
+    struct scan_column *columns = arena_zalloc(&f->arena, 2 * sizeof *columns);
+    node->kind = NODE_SCAN;
+    node->n_columns = 2;
+    node->columns = arena_zalloc(&f->arena, 2 * sizeof *node->columns);
+    node->rows_estimated = -1;
+    node->as.scan = scan;
+    scan->function = "read_parquet";
+    scan->n_names = 2;
+    scan->names = arena_zalloc(&f->arena, 2 * sizeof *scan->names);
+    scan->types = arena_zalloc(&f->arena, 2 * sizeof *scan->types);
+    scan->n_columns = 2;
+    scan->columns = columns;
+    scan->n_files = 1;
+    scan->files = arena_zalloc(&f->arena, sizeof *scan->files);
+    scan->files[0] = path;
+    for (uint32_t i = 0; i < 2; i++) {
+        node->columns[i] = scan->types[i] = columns[i].type = type_plain(TYPE_BIGINT);
+        scan->names[i] = i == 0 ? "a" : "b";
+        columns[i].index = i;
+    }
+    return node;
+}
+
+static struct plan_node *node_over(struct fixture *f, enum node_kind kind, struct plan_node *a, struct plan_node *b)
+{
+    struct plan_node *node = arena_zalloc(&f->arena, sizeof *node);
+    *node = *a;
+    node->kind = kind;
+    node->n_children = b == NULL ? 1 : 2;
+    node->children = arena_zalloc(&f->arena, 2 * sizeof *node->children);
+    node->children[0] = a;
+    node->children[1] = b;
+    return node;
+}
+
+static struct plan_node *limit_over(struct fixture *f, struct plan_node *child, uint64_t rows, uint64_t offset)
+{
+    struct plan_node *node = node_over(f, NODE_LIMIT, child, NULL);
+    node->as.limit = arena_zalloc(&f->arena, sizeof *node->as.limit);
+    node->as.limit->count = (struct limit_value){.kind = LIMIT_BY_ROWS, .rows = rows};
+    node->as.limit->offset = (struct limit_value){.kind = LIMIT_BY_ROWS, .rows = offset};
+    return node;
+}
+
+/* sum(b) by a, or of everything. */
+static struct plan_node *sum_over(struct fixture *f, struct plan_node *child, bool is_grouped)
+{
+    struct plan_node *node = node_over(f, NODE_AGGREGATE, child, NULL);
+    struct aggregate *aggregate = arena_zalloc(&f->arena, sizeof *aggregate);
+    struct expression *sum = arena_zalloc(&f->arena, sizeof *sum);
+    sum->kind = EXPRESSION_AGGREGATE;
+    sum->type = type_plain(TYPE_HUGEINT);
+    sum->n_args = 1;
+    sum->args = arena_zalloc(&f->arena, sizeof *sum->args);
+    sum->args[0] = expression_ref(&f->arena, 1, type_plain(TYPE_BIGINT));
+    sum->as.aggregate = arena_zalloc(&f->arena, sizeof *sum->as.aggregate);
+    sum->as.aggregate->name = "sum";
+    aggregate->n_groups = is_grouped ? 1 : 0;
+    aggregate->groups = arena_zalloc(&f->arena, sizeof *aggregate->groups);
+    aggregate->groups[0] = expression_ref(&f->arena, 0, type_plain(TYPE_BIGINT));
+    aggregate->n_aggregates = 1;
+    aggregate->aggregates = arena_zalloc(&f->arena, sizeof *aggregate->aggregates);
+    aggregate->aggregates[0] = sum;
+    node->as.aggregate = aggregate;
+    node->n_columns = aggregate->n_groups + 1;
+    node->columns = arena_zalloc(&f->arena, 2 * sizeof *node->columns);
+    node->columns[0] = type_plain(is_grouped ? TYPE_BIGINT : TYPE_HUGEINT);
+    node->columns[1] = type_plain(TYPE_HUGEINT);
+    return node;
+}
+
+/* left.a = right.a, with all columns of both sides. */
+static struct plan_node *join_of(struct fixture *f, enum join_type type, struct plan_node *left,
+                                 struct plan_node *right)
+{
+    struct plan_node *node = node_over(f, NODE_JOIN, left, right);
+    struct join *join = arena_zalloc(&f->arena, sizeof *join);
+    static uint32_t map[] = {0, 1};
+    join->type = type;
+    join->n_conditions = 1;
+    join->conditions = arena_zalloc(&f->arena, sizeof *join->conditions);
+    join->conditions[0].left = expression_ref(&f->arena, 0, type_plain(TYPE_BIGINT));
+    join->conditions[0].right = expression_ref(&f->arena, 0, type_plain(TYPE_BIGINT));
+    join->left_map = join->right_map = map;
+    join->n_left = join->n_right = 2;
+    node->as.join = join;
+    node->n_columns = 4;
+    node->columns = arena_zalloc(&f->arena, 4 * sizeof *node->columns);
+    for (uint32_t i = 0; i < 4; i++) {
+        node->columns[i] = type_plain(TYPE_BIGINT);
+    }
+    return node;
+}
+
+static const struct physical_plan *cut(struct fixture *f, struct plan_node *root)
+{
+    static struct plan_column columns[] = {{"w", "BIGINT"}, {"x", "BIGINT"}, {"y", "BIGINT"}, {"z", "BIGINT"}};
+    struct plan plan = {.root = root, .sql = "SELECT whole", .columns = columns};
+    struct error e = {0};
+    struct buf text = {0};
+    struct physical_plan *read = NULL;
+    plan.n_columns = root == NULL ? 0 : root->n_columns;
+    plan.unsupported = root == NULL ? "a reason" : NULL;
+    CHECK_ERR(query_cut(&plan, &f->options, &f->arena, &f->physical, &e), ERR_OK);
+    physical_write(&text, f->physical); /* and it is a plan that everybody takes */
+    CHECK_ERR(physical_read(text.data, text.n, &f->arena, &read, NULL, &e), ERR_OK);
+    buf_deinit(&text);
+    return f->physical;
+}
+
+static void check_exchanges(const struct physical_plan *plan, const char *expected)
+{
+    struct buf text = {0};
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        buf_format(&text, "%s%s/%u", i == 0 ? "" : " ", exchange_name(plan->stages[i].output.exchange),
+                   (unsigned)physical_tasks(plan, i));
+    }
+    CHECK_STR(text.data, expected);
+    buf_deinit(&text);
+}
+
+TEST(what_cannot_or_need_not_be_cut_is_one_task_with_the_reason)
+{
+    struct fixture f = fixture_new();
+    CHECK_STR(cut(&f, NULL)->single_reason, "a reason");
+    CHECK_STR(f.physical->stages[0].sql, "SELECT whole");
+    f.options.single_task_bytes = 20000000;
+    CHECK_STR(cut(&f, scan_of(&f, "large.parquet"))->single_reason, "its input is small: 15000000 bytes");
+    f.options.is_forced = true;
+    CHECK(cut(&f, scan_of(&f, "large.parquet"))->single_reason == NULL);
+    struct plan_node *dummy = arena_zalloc(&f.arena, sizeof *dummy);
+    dummy->kind = NODE_DUMMY;
+    CHECK_STR(cut(&f, dummy)->single_reason, "it reads no files");
+    fixture_deinit(&f);
+}
+
+TEST(a_scan_is_a_task_per_split_and_its_rows_are_the_result)
+{
+    struct fixture f = fixture_new();
+    check_exchanges(cut(&f, scan_of(&f, "large.parquet")), "result/3");
+    CHECK(f.physical->stages[0].is_deterministic);
+    fixture_deinit(&f);
+}
+
+TEST(a_sum_is_made_in_two_steps)
+{
+    struct fixture f = fixture_new();
+    check_exchanges(cut(&f, sum_over(&f, scan_of(&f, "large.parquet"), true)), "hash/3 result/4");
+    CHECK_STR(f.physical->stages[0].output.keys[0], "c0");
+    CHECK_UINT(f.physical->stages[1].n_empty_if, 1);
+    check_exchanges(cut(&f, sum_over(&f, scan_of(&f, "large.parquet"), false)), "gather/3 result/1");
+    CHECK_UINT(f.physical->stages[1].n_empty_if, 0); /* the sum of nothing is a row */
+    fixture_deinit(&f);
+}
+
+TEST(rows_that_are_together_are_not_moved_again)
+{
+    struct fixture f = fixture_new();
+    struct plan_node *once = sum_over(&f, scan_of(&f, "large.parquet"), true);
+    check_exchanges(cut(&f, sum_over(&f, once, true)), "hash/3 result/4");
+    fixture_deinit(&f);
+}
+
+TEST(a_limit_is_taken_by_each_task_and_then_of_all)
+{
+    struct fixture f = fixture_new();
+    check_exchanges(cut(&f, limit_over(&f, scan_of(&f, "large.parquet"), 10, 5)), "gather/3 result/1");
+    CHECK(strstr(f.physical->stages[0].sql, "LIMIT 15") != NULL);
+    CHECK(strstr(f.physical->stages[0].sql, "OFFSET") == NULL);
+    CHECK(strstr(f.physical->stages[1].sql, "LIMIT 10 OFFSET 5") != NULL);
+    CHECK(!f.physical->stages[0].is_deterministic);
+    fixture_deinit(&f);
+}
+
+TEST(a_tiny_table_is_read_by_every_task_unless_it_is_forced)
+{
+    struct fixture f = fixture_new();
+    f.options.broadcast_bytes = 100000;
+    struct plan_node *join = join_of(&f, JOIN_LEFT, scan_of(&f, "large.parquet"), scan_of(&f, "tiny.parquet"));
+    check_exchanges(cut(&f, join), "result/3");
+    f.options.is_forced = true;
+    check_exchanges(cut(&f, join), "broadcast/1 result/3");
+    CHECK(f.physical->stages[1].inputs[0].is_whole);
+    fixture_deinit(&f);
+}
+
+TEST(the_side_of_a_left_join_whose_rows_all_come_out_is_never_sent_to_all)
+{
+    struct fixture f = fixture_new();
+    f.options.broadcast_bytes = 100000;
+    f.options.is_forced = true;
+    struct plan_node *join = join_of(&f, JOIN_LEFT, scan_of(&f, "tiny.parquet"), scan_of(&f, "large.parquet"));
+    check_exchanges(cut(&f, join), "broadcast/3 result/1"); /* small enough as well: 3000 rows of 16 bytes */
+    f.options.broadcast_bytes = 1000;
+    check_exchanges(cut(&f, join), "hash/1 hash/3 result/4");
+    fixture_deinit(&f);
+}
+
+TEST(a_join_of_unknown_size_waits_for_the_smaller_side)
+{
+    struct fixture f = fixture_new();
+    f.options.is_forced = true;
+    f.options.broadcast_bytes = 20000;
+    struct plan_node *inner = join_of(&f, JOIN_INNER, scan_of(&f, "large.parquet"), scan_of(&f, "large.parquet"));
+    check_exchanges(cut(&f, inner), "hash/3 hash/3 result/4");
+    CHECK(f.physical->stages[2].choice.is_open);
+    CHECK_UINT(f.physical->stages[2].choice.small, 1);
+    CHECK_UINT(f.physical->stages[2].choice.bytes_max, 20000);
+    f.options.broadcast_bytes = 0;
+    check_exchanges(cut(&f, inner), "hash/3 hash/3 result/4");
+    CHECK(!f.physical->stages[2].choice.is_open);
+    /* What counts on how the join spreads its rows leaves no choice. */
+    f.options.broadcast_bytes = 20000;
+    check_exchanges(cut(&f, sum_over(&f, inner, true)), "hash/3 hash/3 result/4");
+    CHECK(!f.physical->stages[2].choice.is_open);
+    fixture_deinit(&f);
+}
+
+TEST(a_union_reads_each_scan_with_tasks_of_its_own)
+{
+    struct fixture f = fixture_new();
+    f.options.is_forced = true;
+    struct plan_node *both = node_over(&f, NODE_UNION, scan_of(&f, "large.parquet"), scan_of(&f, "tiny.parquet"));
+    both->as.is_all = true;
+    check_exchanges(cut(&f, both), "result/4");
+    CHECK_UINT(f.physical->stages[0].splits[3].scan, 1);
+    /* One side has tasks by partition: the other gets such too. */
+    both = node_over(&f, NODE_UNION, sum_over(&f, scan_of(&f, "large.parquet"), true), scan_of(&f, "tiny.parquet"));
+    both->as.is_all = true;
+    check_exchanges(cut(&f, both), "hash/3 forward/1 result/4");
+    fixture_deinit(&f);
+}

@@ -1,0 +1,284 @@
+#include "query/physical.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "test.h"
+
+static const char example[] =
+    "{ \"stages\": ["
+    "{ \"id\": 0, \"sql\": \"select k, sum(v) s from read_parquet({{split}}) group by k\","
+    "  \"splits\": [ {\"file\": \"a.parquet\"}, {\"file\": \"b.parquet\", \"first_row\": 0, \"last_row\": 122879} ],"
+    "  \"deterministic\": true, \"output\": { \"exchange\": \"hash\", \"keys\": [\"k\"], \"partitions\": 4 } },"
+    "{ \"id\": 1, \"inputs\": { \"m\": 0 }, \"sql\": \"select k, sum(s) s from m group by k\","
+    "  \"custom\": { \"op\": \"add_five\", \"config\": {\"a\": [1, null, \"x\"]} }, \"output\": { \"exchange\": \"result\" } } ] }";
+
+struct reading {
+    struct arena arena;
+    struct physical_plan *plan;
+    struct buf errors;
+    struct error e;
+    enum err err;
+};
+
+static struct reading read_text(const char *text)
+{
+    struct reading r = {0};
+    r.err = physical_read(text, strlen(text), &r.arena, &r.plan, &r.errors, &r.e);
+    return r;
+}
+
+static void reading_deinit(struct reading *r)
+{
+    buf_deinit(&r->errors);
+    arena_deinit(&r->arena);
+}
+
+static void check_task(const struct physical_plan *plan, uint32_t stage, uint32_t task, const char *expected)
+{
+    struct buf sql = {0};
+    struct error e = {0};
+    CHECK_ERR(physical_task_sql(&sql, plan, stage, task, &e), ERR_OK);
+    CHECK_STR(sql.data, expected);
+    buf_deinit(&sql);
+}
+
+TEST(the_example_of_the_documentation_is_read)
+{
+    struct reading r = read_text(example);
+    CHECK_STR(r.e.message, "");
+    CHECK_ERR(r.err, ERR_OK);
+    CHECK_UINT(r.plan->n_stages, 2);
+    CHECK_UINT(physical_tasks(r.plan, 0), 2);
+    CHECK_UINT(physical_tasks(r.plan, 1), 4);
+    CHECK_STR(physical_required_op(&r.plan->stages[1]), "add_five");
+    CHECK_STR(r.plan->stages[1].custom.config_json, "{\"a\":[1,null,\"x\"]}");
+    CHECK(physical_required_op(&r.plan->stages[0]) == NULL);
+    check_task(r.plan, 0, 0,
+               "SELECT *, CAST((hash(k) >> 32) % 4 AS INTEGER) AS capstan_partition FROM (select k, sum(v) s from "
+               "read_parquet('a.parquet') group by k\n)");
+    check_task(r.plan, 0, 1,
+               "SELECT *, CAST((hash(k) >> 32) % 4 AS INTEGER) AS capstan_partition FROM (select k, sum(v) s from "
+               "(SELECT * EXCLUDE (file_row_number) FROM read_parquet('b.parquet', file_row_number = true) WHERE "
+               "(file_row_number BETWEEN 0 AND 122879)) group by k\n)");
+    check_task(r.plan, 1, 3, "select k, sum(s) s from m group by k");
+    reading_deinit(&r);
+}
+
+TEST(what_is_written_is_read_as_the_same)
+{
+    struct reading r = read_text(example);
+    struct buf once = {0};
+    struct buf twice = {0};
+    CHECK_ERR(r.err, ERR_OK);
+    physical_write(&once, r.plan);
+    struct reading again = read_text(once.data);
+    CHECK_ERR(again.err, ERR_OK);
+    physical_write(&twice, again.plan);
+    CHECK_STR(twice.data, once.data);
+    buf_deinit(&once);
+    buf_deinit(&twice);
+    reading_deinit(&again);
+    reading_deinit(&r);
+}
+
+/* A plan that is right but for `stage`, the second of three. */
+static const char *plan_with(char *out, size_t n, const char *stage)
+{
+    snprintf(
+        out, n,
+        "{\"stages\":[{\"id\":0,\"sql\":\"x\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":2}},"
+        "%s,{\"id\":9,\"sql\":\"y\",\"inputs\":{\"a\":1},\"output\":{\"exchange\":\"result\"}}]}",
+        stage);
+    return out;
+}
+
+TEST(each_mistake_is_named)
+{
+    static const struct {
+        const char *stage;
+        const char *error;
+    } cases[] = {
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":7},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: input \"a\" names stage 7, which there is not"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0,\"b\":1},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: it reads, over others or by itself, its own rows"},
+        {"{\"id\":0,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 0: the id occurs twice"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":9},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: input \"a\" reads stage 9, whose rows are the result"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"shuffle\"}}",
+         "stage 1: \"output\" needs an \"exchange\": hash, range, forward, broadcast, gather or result"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"hash\",\"keys\":[],\"partitions\":2}}",
+         "stage 1: a hash exchange needs \"keys\", a list of 1 to 1000 texts"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"hash\",\"keys\":[5],\"partitions\":2}}",
+         "stage 1: a key must be a text that is not empty"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":0}}",
+         "stage 1: \"partitions\" must be 1 at least"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"gather\",\"keys\":[\"k\"]}}",
+         "stage 1: a gather exchange has no \"keys\""},
+        {"{\"id\":1,\"sql\":\"\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: \"sql\" must be a text that is not empty"},
+        {"{\"id\":1,\"sql\":\"s\",\"input\":{\"a\":0},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: it has an unknown member \"input\""},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"splits\":[{\"file\":\"f\"}],\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: it has splits, and reads stage 0 by partition: one task per what?"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"result\"}}",
+         "stage 9: input \"a\" reads stage 1, whose rows are the result"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"range\",\"keys\":[\"k\"],\"partitions\":2,"
+         "\"bounds\":\"b\"}}",
+         "stage 1: the \"bounds\" of its range exchange must be an input that is read as a whole"},
+        {"{\"id\":1,\"sql\":\"s\",\"output\":{\"exchange\":\"gather\"}}", "stage 0: nobody reads it"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0,\"A\":0},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: two inputs are called \"A\""},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"groups\":[[0,0]],\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: \"groups\" must take up all partitions of the inputs"},
+        {"{\"id\":1,\"sql\":\"s\",\"inputs\":{\"a\":0},\"choice\":{\"small\":0,\"large\":0,\"bytes\":5},"
+         "\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: a choice is between two inputs that are read by partition"},
+        {"{\"id\":1,\"sql\":\"s\",\"splits\":[{\"file\":\"f\",\"first_row\":5,\"last_row\":4}],\"inputs\":{\"a\":{\"stage\":0,"
+         "\"read\":\"all\"}},\"output\":{\"exchange\":\"gather\"}}",
+         "stage 1: a split has \"first_row\" and \"last_row\", in that order, or none of them"},
+        {"7", "a stage must be an object with an \"id\""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[2000];
+        struct reading r = read_text(plan_with(text, sizeof text, cases[i].stage));
+        CHECK_ERR(r.err, ERR_INVALID);
+        CHECK(r.plan == NULL);
+        if (strstr(r.errors.data, cases[i].error) == NULL) {
+            CHECK_STR(r.errors.data, cases[i].error);
+        }
+        reading_deinit(&r);
+    }
+}
+
+TEST(all_mistakes_are_listed_at_once)
+{
+    struct reading r =
+        read_text("{\"stages\":[{\"id\":1,\"sql\":\"\",\"x\":1,\"output\":{\"exchange\":\"gather\",\"keys\":[]}},"
+                  "{\"id\":1,\"sql\":\"a\",\"inputs\":{\"t\":5},\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK_ERR(r.err, ERR_INVALID);
+    CHECK_STR(r.errors.data, "stage 1: it has an unknown member \"x\"\n"
+                             "stage 1: \"sql\" must be a text that is not empty\n"
+                             "stage 1: a gather exchange has no \"keys\"\n"
+                             "stage 1: the id occurs twice\n"
+                             "stage 1: input \"t\" names stage 5, which there is not");
+    CHECK_STR(r.e.message, "stage 1: it has an unknown member \"x\" (and more is wrong)");
+    reading_deinit(&r);
+}
+
+TEST(stages_are_sorted_so_that_inputs_come_first)
+{
+    struct reading r =
+        read_text("{\"stages\":[{\"id\":3,\"sql\":\"a\",\"inputs\":{\"t\":8},\"output\":{\"exchange\":\"result\"}},"
+                  "{\"id\":8,\"sql\":\"b\",\"output\":{\"exchange\":\"gather\"}}]}");
+    CHECK_STR(r.e.message, "");
+    CHECK_UINT(r.plan->stages[0].id, 8);
+    CHECK_UINT(r.plan->stages[1].id, 3);
+    CHECK_UINT(r.plan->stages[1].inputs[0].stage, 0);
+    CHECK(r.plan->stages[1].inputs[0].is_whole);
+    reading_deinit(&r);
+}
+
+TEST(what_is_not_json_or_too_large_is_refused)
+{
+    struct reading r = read_text("{\"stages\":[");
+    CHECK_ERR(r.err, ERR_INVALID);
+    CHECK(strncmp(r.errors.data, "the plan is not JSON", 20) == 0);
+    reading_deinit(&r);
+    r = read_text("[]");
+    CHECK_STR(r.errors.data, "a plan must be an object with \"stages\", a list of 1 to 1000");
+    reading_deinit(&r);
+    struct buf many = {0};
+    for (int i = 0; i <= LIMIT_PLAN_CONTAINERS; i++) {
+        buf_char(&many, '[');
+    }
+    r = read_text(many.data);
+    CHECK(strncmp(r.errors.data, "the plan is too large", 21) == 0);
+    reading_deinit(&r);
+    buf_deinit(&many);
+}
+
+static struct physical_plan one_stage(struct physical_stage *stage, const char *sql)
+{
+    *stage = (struct physical_stage){.sql = sql, .what = "", .output = {.exchange = EXCHANGE_RESULT}};
+    return (struct physical_plan){.n_stages = 1, .stages = stage};
+}
+
+TEST(placeholders_inside_of_quotes_and_comments_stay)
+{
+    struct physical_stage stage;
+    struct physical_plan plan = one_stage(
+        &stage, "select {{task}}, '{{task}} ''{{task}}', \"{{task}}\", e'\\'{{task}}', $x$ {{task}} $x$, $$'$$ "
+                "-- {{task}} '\n, {{task}} /* {{task}} */");
+    check_task(&plan, 0, 0,
+               "select 0, '{{task}} ''{{task}}', \"{{task}}\", e'\\'{{task}}', $x$ {{task}} $x$, $$'$$ "
+               "-- {{task}} '\n, 0 /* {{task}} */");
+}
+
+TEST(a_scan_that_the_split_is_not_for_yields_no_rows)
+{
+    struct physical_stage stage;
+    struct physical_plan plan =
+        one_stage(&stage, "select * from read_parquet({{split}}) a where {{rows:a.n}} union all select * from "
+                          "read_parquet({{split:1}}) b where {{rows:1:b.n}}, {{file_index:1}}");
+    struct physical_split splits[] = {{.file = "o'x"},
+                                      {.file = "y", .scan = 1, .file_index = 4, .has_rows = true, .last_row = 9}};
+    stage.splits = splits;
+    stage.n_splits = 2;
+    check_task(
+        &plan, 0, 0,
+        "select * from read_parquet('o''x') a where true union all select * from read_parquet('y') b where false, "
+        "4");
+    check_task(
+        &plan, 0, 1,
+        "select * from read_parquet('o''x') a where false union all select * from read_parquet('y') b where (b.n "
+        "BETWEEN 0 AND 9), 4");
+}
+
+TEST(wrong_placeholders_are_errors)
+{
+    struct physical_stage stage;
+    struct physical_plan plan = one_stage(&stage, "select {{tusk}}");
+    struct buf sql = {0};
+    struct error e = {0};
+    CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, &e), ERR_INVALID);
+    CHECK_STR(e.message, "stage 0: unknown placeholder {{tusk}}");
+    plan = one_stage(&stage, "from {{split}}");
+    CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, &e), ERR_INVALID);
+    CHECK_STR(e.message, "stage 0: {{split}} without splits for it");
+    struct physical_split split = {.file = "f", .has_rows = true, .last_row = 1};
+    stage.splits = &split;
+    stage.n_splits = 1;
+    CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, &e), ERR_INVALID);
+    CHECK_STR(e.hint, "or add the condition {{rows:file_row_number}}");
+    CHECK_UINT(sql.n, 0);
+    buf_deinit(&sql);
+}
+
+TEST(each_exchange_has_its_column)
+{
+    struct physical_stage stage;
+    struct physical_plan plan = one_stage(&stage, "select 1 ; ");
+    const char *keys[] = {"c0 DESC NULLS LAST", "c1"};
+    stage.output = (struct physical_output){.exchange = EXCHANGE_FORWARD, .partitions = 3};
+    check_task(&plan, 0, 0, "SELECT *, CAST(0 AS INTEGER) AS capstan_partition FROM (select 1\n)");
+    stage.output =
+        (struct physical_output){.exchange = EXCHANGE_RANGE, .partitions = 3, .n_keys = 2, .keys = keys, .bounds = "b"};
+    check_task(&plan, 0, 0,
+               "SELECT *, CAST(len(list_filter((SELECT * FROM \"b\"), lambda capstan_bound: capstan_bound < "
+               "create_sort_key(c0, 'DESC NULLS LAST', c1, 'ASC NULLS LAST', '', 'ASC NULLS LAST'))) AS INTEGER) AS "
+               "capstan_partition FROM (select 1\n)");
+    stage.custom = (struct physical_custom){.op = "o", .config_json = "{}"};
+    check_task(&plan, 0, 0, "select 1 ; "); /* the operator's rows are scattered, not these */
+}
+
+TEST(the_last_of_several_statements_is_found)
+{
+    CHECK_UINT(physical_last_statement("select 1"), 0);
+    CHECK_UINT(physical_last_statement("select ';' ; -- x\n"), 0);
+    CHECK_UINT(physical_last_statement("a; b;c ; "), 5);
+    CHECK_UINT(physical_last_statement("create view v as select ';'; select $$;$$"), 28);
+}

@@ -1,0 +1,131 @@
+#include "query/refine.h"
+
+#include <string.h>
+
+#include "test.h"
+
+/* Two sides by keys, a join that may choose, and an aggregate behind it. */
+static const char join_plan[] =
+    "{\"stages\":["
+    "{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":1,\"sql\":\"SELECT * FROM read_parquet({{split}}) WHERE {{rows:n}}\",\"splits\":[{\"file\":\"a\"},{\"file\":\"b\"}],"
+    "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":2,\"inputs\":{\"s\":0,\"l\":1},\"sql\":\"SELECT * FROM l, s\",\"empty_if\":[\"s\",\"l\"],"
+    "\"choice\":{\"small\":0,\"large\":1,\"bytes\":1000},"
+    "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":3,\"inputs\":{\"j\":2},\"sql\":\"SELECT c0 FROM j GROUP BY c0\",\"empty_if\":[\"j\"],"
+    "\"output\":{\"exchange\":\"result\"}}]}";
+
+struct fixture {
+    struct arena arena;
+    struct physical_plan *plan;
+    struct stage_size sizes[8];
+};
+
+static struct fixture fixture_of(const char *text)
+{
+    struct fixture f = {0};
+    struct error e = {0};
+    CHECK_ERR(physical_read(text, strlen(text), &f.arena, &f.plan, NULL, &e), ERR_OK);
+    return f;
+}
+
+static const struct physical_plan *refine(struct fixture *f, uint64_t partition_bytes)
+{
+    struct refine_options options = {.partition_bytes = partition_bytes};
+    const struct physical_plan *next = query_refine(f->plan, f->sizes, &options, &f->arena);
+    struct buf text = {0};
+    struct physical_plan *read = NULL;
+    struct error e = {0};
+    physical_write(&text, next); /* what comes out must be a plan that everybody takes */
+    CHECK_ERR(physical_read(text.data, text.n, &f->arena, &read, NULL, &e), ERR_OK);
+    buf_deinit(&text);
+    return next;
+}
+
+TEST(nothing_starts_that_an_open_choice_is_about)
+{
+    struct fixture f = fixture_of(join_plan);
+    CHECK(!physical_is_waiting(f.plan, 0));
+    CHECK(physical_is_waiting(f.plan, 1));
+    CHECK(physical_is_waiting(f.plan, 2));
+    CHECK(!physical_is_waiting(f.plan, 3));
+    const struct physical_plan *same = refine(&f, 0);
+    CHECK_UINT(same->n_stages, 4);
+    CHECK(same->stages[2].choice.is_open);
+    arena_deinit(&f.arena);
+}
+
+TEST(a_small_side_is_read_by_all_and_the_large_one_stays)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1000};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 3);
+    const struct physical_stage *join = &next->stages[1];
+    CHECK_UINT(join->id, 2);
+    CHECK_STR(join->sql, "WITH \"l\" AS (SELECT * FROM read_parquet({{split}}) WHERE {{rows:n}}) SELECT * FROM l, s");
+    CHECK_UINT(join->n_inputs, 1);
+    CHECK(join->inputs[0].is_whole);
+    CHECK_UINT(physical_tasks(next, 1), 2);
+    CHECK(!physical_is_waiting(next, 1));
+    CHECK_UINT(join->n_empty_if, 1);
+    CHECK_UINT(f.plan->n_stages, 4); /* the plan that was given is as it was */
+    CHECK_UINT(f.plan->stages[2].n_inputs, 2);
+    arena_deinit(&f.arena);
+}
+
+TEST(a_side_that_is_not_small_leaves_the_plan_as_it_was)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1001};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 4);
+    CHECK(!next->stages[2].choice.is_open);
+    CHECK(!physical_is_waiting(next, 1));
+    arena_deinit(&f.arena);
+}
+
+TEST(a_stage_without_rows_to_come_reads_nothing)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true};
+    const struct physical_plan *next = refine(&f, 0);
+    const struct physical_stage *join = &next->stages[1];
+    CHECK_UINT(join->n_splits, 1);
+    CHECK(join->splits[0].is_empty);
+    arena_deinit(&f.arena);
+}
+
+TEST(small_partitions_share_a_task)
+{
+    struct fixture f = fixture_of(join_plan);
+    static const uint64_t bytes[] = {10, 20, 500, 5};
+    for (int i = 0; i < 3; i++) {
+        f.sizes[i] = (struct stage_size){
+            .is_finished = true, .rows = 9, .bytes = 5000, .n_partitions = 4, .partition_bytes = bytes};
+    }
+    const struct physical_plan *next = refine(&f, 100);
+    CHECK_UINT(physical_tasks(next, 3), 3);
+    CHECK_UINT(physical_task_group(next, 3, 0).last, 1);
+    CHECK_UINT(physical_task_group(next, 3, 1).first, 2);
+    CHECK_UINT(physical_task_group(next, 3, 2).first, 3);
+    f.sizes[2].is_finished = false; /* sizes are not known: one task each */
+    CHECK_UINT(physical_tasks(refine(&f, 100), 3), 4);
+    arena_deinit(&f.arena);
+}
+
+TEST(tasks_that_others_count_on_are_not_joined)
+{
+    struct fixture f = fixture_of(
+        "{\"stages\":[{\"id\":0,\"sql\":\"x\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":2}},"
+        "{\"id\":1,\"sql\":\"y\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"forward\",\"partitions\":2}},"
+        "{\"id\":2,\"sql\":\"select {{task}} from b\",\"inputs\":{\"b\":1},\"output\":{\"exchange\":\"result\"}}]}");
+    static const uint64_t bytes[] = {1, 1};
+    f.sizes[0] =
+        (struct stage_size){.is_finished = true, .rows = 9, .bytes = 2, .n_partitions = 2, .partition_bytes = bytes};
+    CHECK_UINT(physical_tasks(refine(&f, 1000), 1), 2);
+    f.sizes[1] = f.sizes[0];
+    CHECK_UINT(physical_tasks(refine(&f, 1000), 2), 2);
+    arena_deinit(&f.arena);
+}

@@ -1,0 +1,84 @@
+#include "query/split.h"
+
+#include "test.h"
+
+static struct split_group groups[] = {{100, 1000}, {100, 1000}, {50, 500}, {100, 1000}};
+static struct split_file files[] = {
+    {.path = "a", .rows = 350, .bytes = 3500, .n_groups = 4, .groups = groups},
+    {.path = "b", .rows = 100, .bytes = 1000, .n_groups = 1, .groups = groups},
+    {.path = "c", .rows = 0, .bytes = 300},
+};
+static const struct split_catalog catalog = {.n_files = 3, .files = files};
+
+struct fixture {
+    struct arena arena;
+    struct physical_split *splits;
+    uint32_t n;
+};
+
+static struct fixture split_files(const char **names, uint32_t n, uint64_t bytes)
+{
+    struct fixture f = {0};
+    struct scan scan = {.source = SCAN_PARQUET, .files = names, .n_files = n};
+    split_scan(&catalog, &scan, bytes, &f.arena, &f.splits, &f.n);
+    return f;
+}
+
+TEST(a_file_is_cut_along_its_row_groups)
+{
+    const char *names[] = {"a", "b"};
+    struct fixture f = split_files(names, 2, 1800);
+    CHECK_UINT(f.n, 3);
+    CHECK_STR(f.splits[0].file, "a");
+    CHECK(f.splits[0].has_rows);
+    CHECK_UINT(f.splits[0].first_row, 0);
+    CHECK_UINT(f.splits[0].last_row, 199);
+    CHECK_UINT(f.splits[1].first_row, 200);
+    CHECK_UINT(f.splits[1].last_row, 349);
+    CHECK_UINT(f.splits[1].bytes, 1500);
+    CHECK_STR(f.splits[2].file, "b");
+    CHECK(!f.splits[2].has_rows);
+    CHECK_UINT(f.splits[2].file_index, 1);
+    arena_deinit(&f.arena);
+}
+
+TEST(every_row_is_in_exactly_one_split_whatever_their_size)
+{
+    for (uint64_t bytes = 1; bytes < 5000; bytes += 250) {
+        const char *names[] = {"a"};
+        struct fixture f = split_files(names, 1, bytes);
+        uint64_t next = 0;
+        for (uint32_t i = 0; i < f.n && f.splits[i].has_rows; i++) {
+            CHECK_UINT(f.splits[i].first_row, next);
+            next = f.splits[i].last_row + 1;
+        }
+        CHECK(f.n == 1 ? !f.splits[0].has_rows : next == 350);
+        arena_deinit(&f.arena);
+    }
+}
+
+TEST(files_without_rows_are_left_out_unless_there_are_no_others)
+{
+    const char *some[] = {"c", "b"};
+    struct fixture f = split_files(some, 2, 100000);
+    CHECK_UINT(f.n, 1);
+    CHECK_STR(f.splits[0].file, "b");
+    CHECK_UINT(f.splits[0].file_index, 1);
+    arena_deinit(&f.arena);
+    f = split_files(some, 1, 100000);
+    CHECK_UINT(f.n, 1);
+    CHECK_STR(f.splits[0].file, "c");
+    arena_deinit(&f.arena);
+}
+
+TEST(a_file_that_nobody_knows_is_read_as_a_whole)
+{
+    const char *names[] = {"zzz", "a"};
+    struct fixture f = split_files(names, 2, 100000);
+    CHECK_UINT(f.n, 2);
+    CHECK_STR(f.splits[0].file, "zzz");
+    CHECK(!f.splits[0].has_rows && !f.splits[0].has_identity);
+    struct scan scan = {.source = SCAN_PARQUET, .files = names, .n_files = 2};
+    CHECK_UINT(split_total_of(&catalog, &scan).rows, 350);
+    arena_deinit(&f.arena);
+}
