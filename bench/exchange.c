@@ -8,7 +8,7 @@
  * within one process, and from a server in a process of its own over loopback, where the two sides do not overlap in time.
  * Beside it, in turns, the same rows by COPY ... PARTITION_BY to Parquet and read back by the same aggregates, with two
  * threads. Two sets of rows: four numeric columns, and a number with two texts. MB are always those of the rows in Arrow
- * before any compression. Medians of three.
+ * before any compression. Medians of three, but those with LZ4 are of one run.
  */
 #include <inttypes.h>
 #include <signal.h>

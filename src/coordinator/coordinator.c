@@ -66,8 +66,10 @@ enum err coordinator_start(const struct coordinator_options *options, struct coo
     int error = pthread_mutex_init(&c->lock, NULL);
     init_condition(&c->loop_wakes);
     init_condition(&c->writer_wakes);
+    init_condition(&c->keeper_wakes);
     error |= pthread_create(&c->loop, NULL, coordinator__loop, c);
     error |= pthread_create(&c->writer, NULL, coordinator__writer, c);
+    error |= pthread_create(&c->keeper, NULL, coordinator__keeper, c);
     ASSERT(error == 0);
     *out_coordinator = c;
     return ERR_OK;
@@ -82,9 +84,11 @@ void coordinator_wind_up(struct coordinator *c)
     c->is_stopping = true;
     pthread_cond_broadcast(&c->loop_wakes);
     pthread_cond_broadcast(&c->writer_wakes);
+    pthread_cond_broadcast(&c->keeper_wakes);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->loop, NULL);
     pthread_join(c->writer, NULL);
+    pthread_join(c->keeper, NULL);
     c->is_joined = true;
 }
 
@@ -96,6 +100,7 @@ void coordinator_stop(struct coordinator *c)
     coordinator_wind_up(c);
     pthread_cond_destroy(&c->loop_wakes);
     pthread_cond_destroy(&c->writer_wakes);
+    pthread_cond_destroy(&c->keeper_wakes);
     pthread_mutex_destroy(&c->lock);
     mem_free((void *)(uintptr_t)c->options.store_url);
     mem_free((void *)(uintptr_t)c->options.node_id);
@@ -145,7 +150,7 @@ struct leader_news coordinator_leader(struct coordinator *c)
 uint64_t coordinator_epoch(struct coordinator *c)
 {
     pthread_mutex_lock(&c->lock);
-    bool leads = c->is_wanted && !c->is_lost && clock_mono_ms() < c->deadline_mono_ms;
+    bool leads = c->is_wanted && !c->is_lost && !coordinator__is_late(c);
     uint64_t epoch = leads ? c->fence.epoch : 0;
     pthread_mutex_unlock(&c->lock);
     return epoch;

@@ -35,10 +35,12 @@ struct coordinator {
     struct coordinator_options options;
     pthread_t loop;
     pthread_t writer;
+    pthread_t keeper;
 
     pthread_mutex_t lock;
     pthread_cond_t loop_wakes;
     pthread_cond_t writer_wakes;
+    pthread_cond_t keeper_wakes;
     struct list inbound; /* requests that the loop has not seen */
     bool is_stopping;
     bool has_ended; /* the loop takes no more requests */
@@ -49,12 +51,14 @@ struct coordinator {
     struct flight *outbound; /* for the writer to commit */
     struct core *elected;    /* for the loop to take */
     struct fence fence;
-    int64_t clock_offset_ms;  /* database's clock minus the monotonic one */
-    int64_t deadline_mono_ms; /* until when the leadership is sure, by the monotonic clock */
-    bool is_committed;        /* the flight in `outbound` is durable */
-    bool is_lost;             /* the leadership of this term is lost */
-    enum err lost_err;        /* and why */
-    uint64_t ended_landed;    /* jobs whose end is durable, of this term */
+    int64_t clock_offset_ms;        /* database's clock minus the monotonic one */
+    int64_t deadline_mono_ms;       /* until when the leadership is sure, by the monotonic clock */
+    int64_t renewed_mono_ms;        /* when it was renewed the last time */
+    int64_t writer_renewed_mono_ms; /* and when by the writer */
+    bool is_committed;              /* the flight in `outbound` is durable */
+    bool is_lost;                   /* the leadership of this term is lost */
+    enum err lost_err;              /* and why */
+    uint64_t ended_landed;          /* jobs whose end is durable, of this term */
     struct leader_news leader;
     struct coordinator_stats stats;
 };
@@ -66,6 +70,13 @@ void coordinator__seed(uint64_t seed[2]);
 
 void *coordinator__loop(void *coordinator);
 void *coordinator__writer(void *coordinator);
+void *coordinator__keeper(void *coordinator);
+
+/* Whether the leadership's time has run out. A lock on a file has none. The lock is held. */
+bool coordinator__is_late(const struct coordinator *coordinator);
+
+/* The leadership was renewed by a call that began then. The lock is held. */
+void coordinator__renewed(struct coordinator *coordinator, int64_t asked_mono_ms);
 
 /* Waits for the condition or until the monotonic time. The lock is held. */
 void coordinator__wait(struct coordinator *coordinator, pthread_cond_t *condition, int64_t until_mono_ms);

@@ -598,7 +598,7 @@ static void turn(struct loop *l)
     struct core *elected = c->elected;
     c->elected = NULL;
     bool committed = l->flying != NULL && c->is_committed;
-    bool late = l->core != NULL && clock_mono_ms() >= c->deadline_mono_ms;
+    bool late = l->core != NULL && coordinator__is_late(c);
     bool lost = c->is_lost;
     enum err lost_err = c->lost_err;
     int64_t clock_offset_ms = c->clock_offset_ms;

@@ -173,7 +173,9 @@ static bool hand_over(struct writer *w, struct core *core, int64_t offset_ms, in
     c->outbound = NULL;
     c->is_committed = false;
     c->clock_offset_ms = offset_ms;
-    c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
+    c->writer_renewed_mono_ms = asked_mono_ms;
+    coordinator__renewed(c, asked_mono_ms);
+    pthread_cond_signal(&c->keeper_wakes);
     c->stats.elected++;
     c->ended_landed = 0;
     set_leader(c, &w->fence, c->options.node_id, c->options.address);
@@ -287,7 +289,8 @@ static void renew(struct writer *w)
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
         note_trouble(w, false);
         pthread_mutex_lock(&c->lock);
-        c->deadline_mono_ms = asked_mono_ms + w->ttl_ms - w->ttl_ms / 10;
+        c->writer_renewed_mono_ms = asked_mono_ms;
+        coordinator__renewed(c, asked_mono_ms);
         pthread_mutex_unlock(&c->lock);
     } else {
         count_error(w);

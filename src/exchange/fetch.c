@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -132,15 +133,22 @@ static bool is_lost(enum err err)
     return err != ERR_CANCELED && err != ERR_DENIED && err != ERR_UNAUTHENTICATED;
 }
 
-/* Under the lock. */
-static void add_failed(struct exchange_fetch *fetch, const struct exchange_key *key)
+static int compare_keys(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < fetch->n_failed; i++) {
-        if (memcmp(&fetch->failed[i], key, sizeof(*key)) == 0) {
-            return;
+    return memcmp(a, b, sizeof(struct exchange_key)); /* keys are zero behind the name */
+}
+
+/* Sorts the keys and leaves each once. Returns how many there are. */
+static uint32_t make_unique(struct exchange_key *keys, uint32_t n)
+{
+    uint32_t n_unique = 0;
+    qsort(keys, n, sizeof(*keys), compare_keys);
+    for (uint32_t i = 0; i < n; i++) {
+        if (n_unique == 0 || compare_keys(&keys[n_unique - 1], &keys[i]) != 0) {
+            keys[n_unique++] = keys[i];
         }
     }
-    fetch->failed[fetch->n_failed++] = *key;
+    return n_unique;
 }
 
 /*
@@ -150,14 +158,17 @@ static void add_failed(struct exchange_fetch *fetch, const struct exchange_key *
 static void note_lost(struct exchange_fetch *fetch, const struct fetch__source *source, enum err err)
 {
     bool is_all = err == ERR_UNAVAILABLE && !source->is.is_local;
-    fetch->failed = mem_calloc(fetch->n_sources, sizeof(*fetch->failed));
-    add_failed(fetch, &source->is.key);
-    for (uint32_t i = 0; i < fetch->n_sources && is_all; i++) {
+    uint32_t max = fetch->n_sources < LIMIT_FETCH_FAILED ? fetch->n_sources : LIMIT_FETCH_FAILED;
+    uint32_t n = 0;
+    fetch->failed = mem_calloc((size_t)max + 1, sizeof(*fetch->failed));
+    fetch->failed[n++] = source->is.key;
+    for (uint32_t i = 0; i < fetch->n_sources && is_all && n < max; i++) {
         const struct fetch__source *other = &fetch->sources[i];
-        if (!other->is.is_local && strcmp(other->address, source->address) == 0) {
-            add_failed(fetch, &other->is.key);
+        if (other != source && !other->is.is_local && strcmp(other->address, source->address) == 0) {
+            fetch->failed[n++] = other->is.key;
         }
     }
+    fetch->n_failed = make_unique(fetch->failed, n);
 }
 
 void fetch__fail(struct exchange_fetch *fetch, const struct fetch__source *source, const struct error *e)

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -79,6 +78,23 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->broadcast_bytes = options->broadcast_bytes == UINT64_MAX ? INFINITY : (double)options->broadcast_bytes;
 }
 
+/* Whether everybody will take the plan: its readers have limits. */
+static enum err check_limits(const struct physical_plan *plan, struct error *e)
+{
+    struct arena arena = {0};
+    struct buf text = {0};
+    struct physical_plan *read = NULL;
+    struct error why = {0};
+    physical_write(&text, plan);
+    enum err err = physical_read(text.data, text.n, &arena, &read, NULL, &why);
+    if (err != ERR_OK) {
+        err = error_set(e, ERR_PRECONDITION, "it is too large to be cut: %s", why.message);
+    }
+    buf_deinit(&text);
+    arena_deinit(&arena);
+    return err;
+}
+
 static enum err cut_all(struct cutter *c, const struct plan *plan, struct physical_plan **out)
 {
     struct fragment root;
@@ -89,17 +105,11 @@ static enum err cut_all(struct cutter *c, const struct plan *plan, struct physic
         struct close_request request = {.exchange = EXCHANGE_RESULT, .result = plan};
         err = cut__close(c, &root, &request, &last);
     }
-    if (err == ERR_OK && c->n_stages > LIMIT_PLAN_STAGES) {
-        err = error_set(c->e, ERR_PRECONDITION, "it would have more than %d stages", LIMIT_PLAN_STAGES);
-    }
-    for (uint32_t i = 0; i < c->n_stages && err == ERR_OK; i++) {
-        if (strlen(c->stages[i].sql) > LIMIT_SQL_BYTES) {
-            err = error_set(c->e, ERR_PRECONDITION, "a stage's SQL has more than %d bytes", LIMIT_SQL_BYTES);
-        }
-    }
     if (err == ERR_OK) {
         struct physical_plan whole = {.n_stages = c->n_stages, .stages = c->stages};
-        *out = physical__without_unread(&whole, c->arena);
+        struct physical_plan *plan_made = physical__without_unread(&whole, c->arena);
+        err = check_limits(plan_made, c->e);
+        *out = err == ERR_OK ? plan_made : *out;
     }
     return err;
 }

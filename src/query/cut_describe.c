@@ -4,6 +4,8 @@
 
 #include "query/cut_internal.h"
 
+#define COLUMNS_SHOWN 20
+
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -96,10 +98,13 @@ static void describe_scan(struct buf *out, const struct scan *scan)
     if (scan->n_columns > 0) {
         buf_text(out, ": ");
     }
-    for (uint32_t i = 0; i < scan->n_columns; i++) {
+    for (uint32_t i = 0; i < scan->n_columns && i < COLUMNS_SHOWN; i++) {
         const struct scan_column *column = &scan->columns[i];
         buf_format(out, "%s%s", i == 0 ? "" : ", ",
                    column->is_virtual == VIRTUAL_NONE ? scan->names[column->index] : "(virtual)");
+    }
+    if (scan->n_columns > COLUMNS_SHOWN) {
+        buf_format(out, " and %" PRIu32 " more", scan->n_columns - COLUMNS_SHOWN);
     }
     if (scan->n_filters > 0) {
         buf_format(out, "; %" PRIu32 " condition%s", scan->n_filters, scan->n_filters == 1 ? "" : "s");

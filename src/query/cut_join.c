@@ -60,15 +60,32 @@ static uint32_t *output_map(struct cutter *c, const struct join_sides *s, bool i
     return map;
 }
 
+static double product(double a, double b)
+{
+    return a == 0 || b == 0 ? 0 : a * b; /* one of them may be INFINITY */
+}
+
 static double rows_max_of(const struct join_sides *s)
 {
-    enum join_type type = s->join == NULL ? JOIN_INNER : s->join->type;
-    if (type == JOIN_SEMI || type == JOIN_ANTI || type == JOIN_MARK || type == JOIN_SINGLE) {
-        return s->left.rows_max;
+    double left = s->left.rows_max;
+    double right = s->right.rows_max;
+    switch (s->join == NULL ? JOIN_INNER : s->join->type) {
+    case JOIN_SEMI:
+    case JOIN_ANTI:
+    case JOIN_MARK:
+    case JOIN_SINGLE:
+        return left;
+    case JOIN_INNER:
+        return product(left, right);
+    case JOIN_LEFT:
+        return product(left, fmax(right, 1));
+    case JOIN_RIGHT:
+        return product(right, fmax(left, 1));
+    case JOIN_FULL:
+        return product(left, right) + left + right;
     }
-    return type == JOIN_INNER && s->left.rows_max <= 1    ? s->right.rows_max
-           : type == JOIN_INNER && s->right.rows_max <= 1 ? s->left.rows_max
-                                                          : INFINITY;
+    ASSERT(false);
+    return INFINITY;
 }
 
 /* DuckDB's estimate; else as if the smaller side had one match for each row of the larger one. */

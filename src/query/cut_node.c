@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "query/cut_internal.h"
 
@@ -65,7 +66,7 @@ static void cut_stand_in(struct cutter *c, struct plan_node *node, struct fragme
 {
     struct split_scan_entry *entry = share_out(c, node, INFINITY, out);
     entry->splits = arena_zalloc(c->arena, sizeof *entry->splits);
-    entry->splits[0].file = node->as.scan->from;
+    entry->splits[0].file = strlen(node->as.scan->from) <= LIMIT_SOURCE_BYTES ? node->as.scan->from : "files";
     entry->n_splits = 1;
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "query/cut_internal.h"
 #include "query/unparse.h"
@@ -153,7 +154,7 @@ static void note_choice(struct cutter *c, const struct fragment *f, struct physi
         .is_open = true,
         .small = f->choice->small,
         .large = f->choice->large,
-        .bytes_max = c->options->broadcast_bytes,
+        .bytes_max = c->options->broadcast_bytes < LIMIT_QUANTITY ? c->options->broadcast_bytes : LIMIT_QUANTITY,
     };
 }
 
@@ -357,7 +358,8 @@ double cut__row_bytes(const struct plan_node *node)
 
 double cut__bytes(const struct fragment *f)
 {
-    return f->rows < 0 ? INFINITY : f->rows * cut__row_bytes(f->node);
+    double rows = f->rows < 0 || f->rows > f->rows_max ? f->rows_max : f->rows;
+    return rows * cut__row_bytes(f->node);
 }
 
 double cut__bytes_max(const struct fragment *f)

@@ -78,6 +78,7 @@ struct postgres {
     int64_t silence_ms;
     bool is_schema_checked;
     bool is_prepared;     /* the statements of commits */
+    bool has_led;         /* through this store a leadership was taken */
     bool is_duplicate;    /* the last error was that a unique key is taken */
     bool knows[ASK_ONCE]; /* questions that are prepared */
     bool wants_news;      /* store_listen was called */
@@ -86,7 +87,7 @@ struct postgres {
     struct spec_memo memo;
     struct arena arena; /* of the call under way */
     struct postgres_arrays arrays;
-    struct net net; /* of the commit under way */
+    struct net net;  /* of the commit under way */
     struct buf copy; /* of a copy under way: what was not sent yet */
     uint32_t copy_columns;
 };

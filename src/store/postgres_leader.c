@@ -42,7 +42,7 @@ static const char terminate_sql[] =
     "AND c.id = 1 AND c.expires_at <= clock_timestamp()";
 
 static const char renew_sql[] = "UPDATE capstan.cluster_leader SET expires_at = " EXPIRY(
-    "$3") ", backend_pid = pg_backend_pid() WHERE id = 1 AND epoch = $1 AND token = $2 RETURNING " NOW_MS;
+    "$3") ", backend_pid = CASE WHEN $4 = 1 THEN pg_backend_pid() ELSE backend_pid END WHERE id = 1 AND epoch = $1 AND token = $2 RETURNING " NOW_MS;
 
 static const char resign_sql[] = "UPDATE capstan.cluster_leader SET expires_at = to_timestamp(0), token = ''::bytea "
                                  "WHERE id = 1 AND epoch = $1 AND token = $2";
@@ -134,6 +134,7 @@ enum err postgres__lead(struct store *store, const struct leader_claim *claim, s
             found.node_id = arena_strdup(arena, claim->node_id);
             found.address = arena_strdup(arena, claim->address);
             *out = found;
+            pg->has_led = true;
             return ERR_OK;
         }
         if (err == ERR_BUSY) {
@@ -154,6 +155,7 @@ enum err postgres__renew(struct store *store, const struct fence *fence, int64_t
     struct postgres_params params = {0};
     postgres__param_fence(&params, fence);
     postgres__param_int(&params, ttl_ms);
+    postgres__param_int(&params, pg->has_led ? 1 : 0); /* another connection may renew, but it is not the leader's */
     enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
     if (err == ERR_OK) {
         err = postgres__query(pg, renew_sql, &params, &result, e);

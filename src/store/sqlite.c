@@ -15,7 +15,7 @@
 #define BUSY_TIMEOUT_MS 10000
 
 /* Pages (of 4 KiB) in the log before a commit also copies them into the database: rarely, for it syncs twice. */
-#define CHECKPOINT_PAGES "8000"
+#define CHECKPOINT_PAGES "16000"
 
 static const struct engine sqlite_engine;
 

@@ -69,7 +69,9 @@ enum err table_append(struct table *table, struct duck_connection *connection, c
     struct description *d = mem_calloc(1, sizeof *d);
     struct buf text = {0};
     d->table = table;
-    buf_format(&text, "DESCRIBE %s", sql);
+    /* DESCRIBE takes a SUMMARIZE only as a table. */
+    bool is_summary = strncmp(sql, "SUMMARIZE", strlen("SUMMARIZE")) == 0;
+    buf_format(&text, is_summary ? "DESCRIBE SELECT * FROM (%s)" : "DESCRIBE %s", sql);
     enum err err = duck_rows(connection, text.data, NULL, 0, add_column, d, e);
     if (err == ERR_OK) {
         err = note_columns(table, d, e);

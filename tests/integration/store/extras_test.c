@@ -143,15 +143,15 @@ CONTRACT(what_is_left_in_the_inbox_stays_until_a_batch_says_that_it_is_done)
     const struct inbox_entry *entries = NULL;
     subject_lead(s);
     CHECK_UINT(read_inbox(s, 10, &entries), 0);
-    subject_add_inbox(s, "first", "{\"job_id\": \"first\"}");
-    subject_add_inbox(s, "second", "{\"job_id\": \"second\"}");
-    subject_add_inbox(s, "third", "{\"job_id\": \"third\"}");
+    subject_add_inbox(s, "first", "{\"n\": 1}");
+    subject_add_inbox(s, "second", "{\"n\": 2}");
+    subject_add_inbox(s, "third", "{\"n\": 3}");
     CHECK_UINT(read_inbox(s, 2, &entries), 2);
     CHECK_STR(entries[0].job_id, "first"); /* the oldest first */
     CHECK_STR(entries[1].job_id, "second");
     CHECK(entries[0].id < entries[1].id);
-    CHECK_UINT(entries[1].n_bytes, strlen("{\"job_id\": \"second\"}"));
-    CHECK_MEM(entries[1].tree, "{\"job_id\": \"second\"}", entries[1].n_bytes);
+    CHECK_UINT(entries[1].n_bytes, strlen("{\"n\": 2}"));
+    CHECK_MEM(entries[1].tree, "{\"n\": 2}", entries[1].n_bytes);
     CHECK_UINT(read_inbox(s, 10, &entries), 3); /* nobody took them */
     uint64_t ids[] = {entries[0].id, entries[2].id, entries[0].id, 999999};
     struct fence wrong = {.epoch = s->fence.epoch + 1, .token = s->fence.token};
@@ -160,7 +160,7 @@ CONTRACT(what_is_left_in_the_inbox_stays_until_a_batch_says_that_it_is_done)
     CHECK_OK(s, finish_inbox(s, &s->fence, ids, 4));
     CHECK_UINT(read_inbox(s, 10, &entries), 1);
     CHECK_STR(entries[0].job_id, "second");
-    subject_add_inbox(s, "fourth", "{\"job_id\": \"fourth\"}");
+    subject_add_inbox(s, "fourth", "{\"n\": 4}");
     CHECK_UINT(read_inbox(s, 10, &entries), 2);
     CHECK_STR(entries[1].job_id, "fourth");
 }

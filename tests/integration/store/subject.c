@@ -318,7 +318,9 @@ void subject_add_inbox(struct subject *s, const char *job_id, const char *tree)
                                     job_id, tree));
         return;
     }
-    const char *id = subject_sql(s, arena_format(&s->arena, "SELECT @submit('%s')", tree));
+    /* The id is a member beside the tasks, which is not part of the tree that is kept. */
+    const char *sql = arena_format(&s->arena, "SELECT @submit('%s'::jsonb || '{\"job_id\": \"%s\"}')", tree, job_id);
+    const char *id = subject_sql(s, sql);
     CHECK_STR(id, arena_format(&s->arena, "%s\n", job_id));
 }
 

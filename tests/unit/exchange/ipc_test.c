@@ -220,7 +220,7 @@ static void check_every_flip(const struct ArrowSchema *schema, const struct Arro
     struct buf bytes = {0};
     stream_write(schema, batches, n, is_compressed, &bytes);
     for (size_t i = 0; i < bytes.n; i++) {
-        for (unsigned bit = 0; bit < 8; bit += 3) {
+        for (unsigned bit = 0; bit < 8; bit++) {
             struct stream_read read;
             bytes.data[i] = (char)(bytes.data[i] ^ (1 << bit));
             enum err err = stream_read(&bytes, 1 << 20, true, &read);
