@@ -79,7 +79,9 @@ struct client {
 static struct fact fact_about(const struct process *p, enum fact_kind kind, const char *name)
 {
     struct fact fact = {.kind = kind, .node = p->number};
-    snprintf(fact.job_id, sizeof fact.job_id, "%s", name);
+    size_t n = strlen(name);
+    CHECK(n < sizeof fact.job_id);
+    memcpy(fact.job_id, name, n + 1);
     return fact;
 }
 
