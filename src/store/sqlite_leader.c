@@ -142,7 +142,7 @@ static enum err write_claim(struct sqlite *s, const struct leader_claim *claim, 
  */
 static enum err refuse_itself(struct sqlite *s, struct arena *arena, struct leader *out, struct error *e)
 {
-    struct leader present;
+    struct leader present = {0};
     enum err err = read_leader(s, arena, &present, NULL);
     if (err == ERR_OK && present.fence.epoch == s->epoch && present.expires_in_ms > 0) {
         *out = present;
