@@ -141,6 +141,12 @@ else
     for folder in tests/integration/*/; do
         folder=$(basename "$folder")
         there_are tests/integration/"$folder"/*.c || continue
+        if [ "$folder" = query ]; then
+            # Hundreds of queries, each run twice: DuckDB's time, which sanitizers of our code only stretch.
+            suite_of release integration-query build/release/bin/integration-query
+            suite_of asan integration-query-asan env CAPSTAN_TEST_RANDOM=20 build/asan/bin/integration-query random
+            continue
+        fi
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
     if there_are tests/integration/coordinator/*.c; then
