@@ -20,12 +20,12 @@ needs_duck := duck base
 needs_query := query duck base
 needs_exchange := exchange rpc wire core base
 needs_exchange_sql := exchange duck rpc wire core base
-needs_exec := exec base
+needs_exec := exec query exchange duck rpc wire core base
 needs_http := http base
-needs_coordinator := coordinator store rpc wire core base
-needs_worker := worker exec rpc wire core base
-needs_cli := cli rpc wire core base
-needs_main := main cli coordinator worker exec http store rpc wire core base
+needs_coordinator := coordinator query exchange duck store rpc wire core base
+needs_worker := worker exec query exchange duck rpc wire core base
+needs_cli := cli exchange duck rpc wire core base
+needs_main := main cli coordinator worker exec query exchange duck http store rpc wire core base
 
 # Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
 libs_base := -ljson-c
@@ -100,14 +100,19 @@ bench_exchange := exchange_sql
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
 borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) \
                        tests/integration/postgres/server.c $(borrows_store)
-borrows_worker := tests/integration/rpc/sanitizers.c
+borrows_worker := tests/integration/rpc/sanitizers.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 borrows_cli    := tests/integration/rpc/sanitizers.c
-borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c
+borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c \
+                   $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
+borrows_exec   := tests/integration/rpc/sanitizers.c tests/integration/query/table.c tests/unit/exchange/folder.c
 borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 
-# Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol.
+# Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol, the
+# generator and the queries of `capstan bench sql`.
 migrations := $(wildcard src/store/migrations/*.sql)
+tpch       := tests/data/generate-tpch.sql tests/data/sql/tpch.sql
 made_store := $B/gen/migrations.o
+made_main  := $B/gen/tpch.o
 made_wire  := $B/gen/capstan.pb-c.o $B/gen/pb.o
 generated  := $B/gen/capstan.pb-c.h $B/gen/pb.h
 
@@ -119,10 +124,11 @@ foreign = $(foreach f,$(filter $(folders),$(needs)),$(libs_$f))
 libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
 programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(patsubst %,$B/bin/integration-%,$(integration)) \
              $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/fuzz-%,$(fuzz)) $(patsubst %,$B/bin/bench-%,$(benches)) \
-             $(if $(filter main,$(folders)),$B/bin/capstan)
+             $(if $(filter main,$(folders)),$B/bin/capstan $B/bin/operator-worker)
 
-# Plug-ins: the examples, and what the tests load. Each source becomes plugins/NAME.so, made with the public header only.
-plugin_sources := $(wildcard examples/executor-plugin/*.c) $(wildcard tests/integration/exec/plugins/*.c)
+# Plug-ins: the examples, and what the tests load. Each source becomes plugins/NAME.so, made with the public headers only.
+plugin_sources := $(wildcard examples/executor-plugin/*.c examples/operator-plugin/*.c) \
+                  $(wildcard tests/integration/exec/plugins/*.c tests/e2e/plugins/*.c)
 plugins := $(patsubst %.c,$B/plugins/%.so,$(notdir $(plugin_sources)))
 
 .PHONY: all generated show-flags
@@ -142,13 +148,18 @@ remember = $(shell mkdir -p $B && { printf '%s\n' '$(strip $2)' | cmp -s - $B/$1
 $(call remember,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
 $(call remember,sources,$(sources) $(migrations))
 
-$B/obj/%.o: %.c $B/flags | $(generated)
+# gcc does not name what it finds with -isystem as a dependency, so the generated headers are one of everybody.
+$B/obj/%.o: %.c $B/flags $(generated)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $B/gen/migrations.c: tools/embed-migrations.sh $(migrations) $B/sources
 	@mkdir -p $(@D)
 	tools/embed-migrations.sh src/store/migrations >$@
+
+$B/gen/tpch.c: tools/embed-tpch.sh $(tpch)
+	@mkdir -p $(@D)
+	tools/embed-tpch.sh $(tpch) >$@
 
 $B/gen/capstan.pb-c.c $B/gen/capstan.pb-c.h &: proto/capstan.proto
 	@mkdir -p $(@D)
@@ -175,7 +186,7 @@ endef
 $(foreach f,$(folders),$(eval $(call library,$f)))
 
 define plugin
-$B/plugins/$(basename $(notdir $1)).so: $1 include/capstan/executor.h $B/flags
+$B/plugins/$(basename $(notdir $1)).so: $1 $(wildcard include/capstan/*.h) $B/flags
 	@mkdir -p $$(@D)
 	$(CC) -D_POSIX_C_SOURCE=200809L -Iinclude $(CFLAGS) $(LDFLAGS) -fPIC -shared -fvisibility=hidden $$< -o $$@
 endef
@@ -197,4 +208,26 @@ $(foreach z,$(fuzz),$(eval $(call program,fuzz-$z,tests/fuzz/$z.c $(if $(filter 
 $(foreach b,$(benches),$(eval $(call program,bench-$b,bench/$b.c $(wildcard bench/$b/*.c),$(or $(bench_$b),$b))))
 $(if $(filter main,$(folders)),$(eval $(call program,capstan,,main)))
 
--include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store) $(made_wire))
+# A worker of one's own (include/capstan/worker.h): an archive with all of Capstan but its main(), of which only the two
+# public functions can be seen, so that no name in it can clash with one of the user's; and the flags that a program needs
+# to be linked with it. The example is made in the way that docs/operators.md shows.
+worker_objects := $(foreach f,$(filter $(folders),$(needs_main)),$(filter-out %/main.o,$(call objects,$(wildcard src/$f/*.c))) $(made_$f))
+$B/lib/libcapstan_worker.a: $(worker_objects) $B/sources
+	@mkdir -p $(@D)
+	@rm -f $@
+	ld -r $(filter %.o,$^) -o $B/lib/capstan_worker.o
+	objcopy --keep-global-symbol=capstan_worker_main --keep-global-symbol=capstan_register_operator $B/lib/capstan_worker.o
+	$(AR) rcsD $@ $B/lib/capstan_worker.o
+	@rm -f $B/lib/capstan_worker.o
+
+$B/lib/capstan-worker.flags: Makefile $B/flags
+	@mkdir -p $(@D)
+	echo '-I$(CURDIR)/include -L$(CURDIR)/$B/lib $(LDFLAGS) -lcapstan_worker $(call foreign,main)' >$@
+
+operator_worker := examples/operator-worker/worker.c examples/operator-plugin/add_five.c
+$B/bin/operator-worker: $(operator_worker) $(wildcard include/capstan/*.h examples/operator-plugin/*.h) \
+                        $B/lib/libcapstan_worker.a $B/lib/capstan-worker.flags
+	@mkdir -p $(@D)
+	$(CC) -std=c17 $(operator_worker) @$B/lib/capstan-worker.flags -o $@
+
+-include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store) $(made_wire) $(made_main))

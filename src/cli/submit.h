@@ -1,5 +1,5 @@
 /*
- * submit.h - a task tree from a file to a job, for `run` and `submit`; what became of one, for `run` and `results`.
+ * submit.h - a task tree from a file to a job, for `run` and `submit`; what became of a job, for these, `sql` and `results`.
  *
  * The job's id is made here, so that a submit whose answer was lost can be repeated: the coordinator knows the id.
  *
@@ -16,6 +16,7 @@
 #include "wire/message.h"
 
 struct cli;
+struct interrupt;
 
 #define SUBMIT_TREE_BYTES_MAX ((size_t)60 * 1024 * 1024) /* a message to the coordinator has at most 64 MiB */
 
@@ -46,5 +47,11 @@ MUST_USE enum err results_print(struct cli *cli, const char *job_id, struct erro
 
 /* Says that the job failed or was canceled, why, and which tasks failed first. Returns EXIT_JOB_FAILED. */
 int job_report_failure(struct cli *cli, const struct pb_query_status *status);
+
+/*
+ * After Ctrl-C: cancels the job on the cluster and says so. A submit that was under way may arrive after the first cancel,
+ * which then finds no job; hence a few tries. Returns EXIT_INTERRUPTED.
+ */
+int submit_cancel(struct cli *cli, struct interrupt *interrupt, const char *job_id);
 
 #endif

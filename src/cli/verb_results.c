@@ -1,28 +1,81 @@
 /*
- * verb_results.c - the results that a job has. Those of one that failed or was canceled are a part only, and whoever
- * reads them in a script must notice: the exit code says so.
+ * verb_results.c - the results that a job has: the rows of a query, or what the tasks of a tree brought.
+ *
+ * Those of a tree that failed or was canceled are a part only, and whoever reads them in a script must notice: the exit
+ * code says so. A query has rows when it has succeeded, and none before.
  */
+#include <string.h>
+
 #include "cli/client.h"
+#include "cli/print.h"
 #include "cli/submit.h"
 #include "cli/verbs.h"
 
-int verb_results(struct cli *cli)
+static enum err ask(struct cli *cli, const struct pb_query_status **out, struct error *e)
 {
     struct pb_get_query_status_request *request = cli_message(cli, PB_GET_QUERY_STATUS_REQUEST);
     struct pb_get_query_status_response *response = NULL;
+    request->query_id = (char *)cli->args[0];
+    enum err err =
+        cli_call(cli, "/capstan.v1.ControlPlane/GetQueryStatus", PB_GET_QUERY_STATUS_RESPONSE, request, &response, e);
+    if (err == ERR_OK && response->status == NULL) {
+        err = error_set(e, ERR_INTERNAL, "the answer has no job in it");
+    }
+    if (err == ERR_OK) {
+        *out = response->status;
+    }
+    return err;
+}
+
+static int print_query(struct cli *cli, const struct pb_query_status *status)
+{
+    struct print_request request = {.job_id = status->query_id,
+                                    .format = cli_text_or(cli, "output", cli->wants_json ? "json" : "table"),
+                                    .path = cli_text(cli, "out")};
+    struct print_result result = {0};
     struct error e = {0};
+    bool has_failed = status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED ||
+                      status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_CANCELED;
+    if (print_check(cli, request.format, request.path, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    if (has_failed) {
+        return job_report_failure(cli, status);
+    }
+    if (print_rows(cli, &request, &result, &e) != ERR_OK) {
+        return result.reader_is_gone ? EXIT_JOB_FAILED : cli_fail(cli, &e);
+    }
+    return EXIT_DONE;
+}
+
+static int print_tree(struct cli *cli)
+{
+    const struct pb_query_status *status = NULL;
+    struct error e = {0};
+    if (cli_is_specific(cli, "output") && strcmp(cli_text(cli, "output"), "json") != 0) {
+        return cli_fail_with(cli, ERR_INVALID, "leave out -o", "results: those of a task tree are JSON, nothing else");
+    }
+    if (cli_is_specific(cli, "out")) {
+        return cli_fail_with(cli, ERR_INVALID, "send stdout there: capstan results ID >FILE",
+                             "results: --out is for the rows of a query");
+    }
     if (results_print(cli, cli->args[0], &e) != ERR_OK) {
         return cli_fail(cli, &e);
     }
     /* Asked afterwards: a job with results has ended, and only a retry in this very moment could change what it says. */
-    request->query_id = (char *)cli->args[0];
-    if (cli_call(cli, "/capstan.v1.ControlPlane/GetQueryStatus", PB_GET_QUERY_STATUS_RESPONSE, request, &response,
-                 &e) != ERR_OK) {
+    if (ask(cli, &status, &e) != ERR_OK) {
         return cli_fail(cli, &e);
     }
-    if (response->status == NULL) {
-        return cli_fail_with(cli, ERR_INTERNAL, NULL, "the answer has no job in it");
+    bool is_whole = status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED;
+    return is_whole ? EXIT_DONE : job_report_failure(cli, status);
+}
+
+int verb_results(struct cli *cli)
+{
+    const struct pb_query_status *status = NULL;
+    struct error e = {0};
+    if (ask(cli, &status, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
     }
-    bool is_whole = response->status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED;
-    return is_whole ? EXIT_DONE : job_report_failure(cli, response->status);
+    return strcmp(status->kind, "query") == 0 ? print_query(cli, status) : print_tree(cli);
 }

@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/client.h"
 #include "cli/interrupt.h"
@@ -13,38 +12,6 @@
 #include "cli/verbs.h"
 #include "cli/watch.h"
 #include "wire/json_shape.h"
-
-#define CANCEL_TRIES 5
-#define CANCEL_PAUSE_MS 200
-
-/*
- * A submit that was under way when Ctrl-C came may arrive after the first cancel, which then finds no job; hence a few
- * tries.
- */
-static int cancel_job(struct cli *cli, struct interrupt *interrupt, const char *job_id)
-{
-    struct pb_cancel_query_request *request = cli_message(cli, PB_CANCEL_QUERY_REQUEST);
-    struct pb_cancel_query_response *response = NULL;
-    struct error e = {0};
-    enum err err = ERR_OK;
-    request->query_id = (char *)job_id;
-    request->reason = (char *)"interrupted";
-    for (int i = 0; i < CANCEL_TRIES; i++) {
-        rpc_cancel_reset(interrupt_cancel(interrupt));
-        err = cli_call(cli, "/capstan.v1.ControlPlane/CancelQuery", PB_CANCEL_QUERY_RESPONSE, request, &response, &e);
-        if (err != ERR_NOT_FOUND) {
-            break;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = CANCEL_PAUSE_MS * 1000000L}, NULL);
-    }
-    if (err == ERR_OK) {
-        fprintf(cli->err, "capstan: interrupted; job %s is %s\n", job_id, wire_query_state_name(response->state));
-    } else if (err != ERR_NOT_FOUND) {
-        cli_fail_with(cli, err, "'capstan cancel' cancels it", "interrupted, but job %s could not be canceled: %s",
-                      job_id, e.message);
-    }
-    return EXIT_INTERRUPTED;
-}
 
 static int finish(struct cli *cli, const struct submission *submission, const struct watch_result *result)
 {
@@ -67,7 +34,7 @@ static int watch_and_finish(struct cli *cli, struct interrupt *interrupt, const 
     request.names = submit_names(cli, submission, &request.n_tasks);
     enum err err = watch_job(cli, &request, &result, &e);
     if (err == ERR_OK && result.is_interrupted) {
-        return cancel_job(cli, interrupt, submission->job_id);
+        return submit_cancel(cli, interrupt, submission->job_id);
     }
     if (err != ERR_OK) {
         int code = cli_fail(cli, &e);
@@ -97,7 +64,7 @@ int verb_run(struct cli *cli)
     cli->cancel = interrupt_cancel(interrupt);
     enum err err = submit_send(cli, &submission, &response, &e);
     if (interrupt_is_on(interrupt)) {
-        code = cancel_job(cli, interrupt, submission.job_id);
+        code = submit_cancel(cli, interrupt, submission.job_id);
     } else if (err != ERR_OK) {
         code = cli_fail(cli, &e);
     } else {

@@ -4,11 +4,43 @@
 #include "cli/verbs.h"
 
 #include "base/limits.h"
+#include "cli/print.h"
 
 #define JOB_STATES "queued|running|succeeded|failed|canceled"
 #define TASK_STATES "queued|running|succeeded|failed|canceled|skipped"
 
+#define OUTPUT_OPTION                                                                                                  \
+    {                                                                                                                  \
+        "output", 'o', false, OPTION_CHOICE, PRINT_FORMATS, NULL, 0, 0, "how rows are printed; else as a table"        \
+    }
+#define OUT_OPTION                                                                                                     \
+    {                                                                                                                  \
+        "out", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "write there; the file appears when it is complete"          \
+    }
+
 #define OPTIONS(list) .options = (list), .n_options = ARRAY_LEN(list)
+
+static const struct option sql_options[] = {
+    {"file", 'f', false, OPTION_FILE, "FILE", NULL, 0, 0, "read the SQL from a file"},
+    OUTPUT_OPTION,
+    OUT_OPTION,
+    {"explain", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
+     "do not run it, print its stages; the plan itself with -o json"},
+    {"analyze", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
+     "run it, print what its stages took; rows only with -o or --out"},
+    {"param", 'p', true, OPTION_TEXT, "[NAME=]VALUE", NULL, 0, 0,
+     "a value for $NAME in the SQL, or for $1, $2, ... in turn: JSON, else a text"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0,
+     "for this query: partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes"},
+    {"priority", 0, false, OPTION_NUMBER, "N", NULL, 0, 3, "0 urgent, 1 high, 2 normal, 3 low"},
+    {"id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the job's id; else one is made"},
+    {"key", 0, false, OPTION_TEXT, "KEY", NULL, 0, 0,
+     "idempotency key: a second submit with it within a day yields the first job"},
+    {"detach", 'd', false, OPTION_FLAG, NULL, NULL, 0, 0, "do not wait: print the job's id"},
+    {"quiet", 'q', false, OPTION_FLAG, NULL, NULL, 0, 0, "show no progress"},
+};
+
+static const struct option results_options[] = {OUTPUT_OPTION, OUT_OPTION};
 
 static const struct option run_options[] = {
     {"param", 'p', true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a text for ${params.NAME} in the tree"},
@@ -65,6 +97,21 @@ static const struct option table_options[] = {
 };
 
 const struct verb cli_verbs[] = {
+    {.name = "sql",
+     .usage = "'SELECT ...' | -f FILE [-o FORMAT] [--out FILE] [--param [NAME=]VALUE]... [--explain | --analyze]",
+     .summary = "run SQL on the cluster, print its rows",
+     .help =
+         "Runs SQL, DuckDB's dialect, over files and named data sets ('capstan table'), and prints the rows: from an "
+         "argument, a file or stdin. Rows come as a table for people, also when stdout is no terminal; scripts say "
+         "-o csv, json or jsonl, or --json. parquet needs --out FILE. With --explain nothing is run. Ctrl-C cancels "
+         "the query on the cluster. Exits with 0 if it succeeded, 1 if it failed, 130 if it was interrupted.",
+     .example = "capstan sql \"SELECT city, count(*) FROM '/data/orders/*.parquet' GROUP BY city\"\n"
+                "capstan sql 'SELECT * FROM orders WHERE day = $day' --param day=2026-11-15 -o csv --out day.csv\n"
+                "capstan sql -f report.sql --analyze",
+     .args_max = 1,
+     .groups = VERB_CLIENT,
+     OPTIONS(sql_options),
+     .run = verb_sql},
     {.name = "run",
      .usage = "TREE.json [--param NAME=VALUE]... [--detach]",
      .summary = "submit a task tree, show live progress, print its results",
@@ -120,16 +167,19 @@ const struct verb cli_verbs[] = {
      OPTIONS(tasks_options),
      .run = verb_tasks},
     {.name = "results",
-     .usage = "ID",
+     .usage = "ID [-o FORMAT] [--out FILE]",
      .summary = "print the results of a job",
      .help =
-         "Prints one JSON object with the result of each task by its name: laid out for people, or on one line with "
-         "--json. Of a job that failed or was canceled it prints what there is, says so on stderr and exits with 1.",
-     .example = "capstan results 0197a3c2-7d54-7e11-8c7b-5a1f2f0e9b21 --json",
+         "Prints the rows of a query, in the formats of 'capstan sql'; of a task tree one JSON object with the result of "
+         "each task by its name: laid out for people, or on one line with --json. Of a tree that failed or was canceled "
+         "it prints what there is, says so on stderr and exits with 1.",
+     .example = "capstan results 0197a3c2-7d54-7e11-8c7b-5a1f2f0e9b21 --json\n"
+                "capstan results 0197a3c2-7d54-7e11-8c7b-5a1f2f0e9b21 -o parquet --out rows.parquet",
      .args_min = 1,
      .args_max = 1,
      .takes_job = true,
      .groups = VERB_CLIENT,
+     OPTIONS(results_options),
      .run = verb_results},
     {.name = "cancel",
      .usage = "ID [--reason TEXT]",

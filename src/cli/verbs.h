@@ -14,6 +14,7 @@ extern const struct verb cli_verbs[];
 extern const uint32_t cli_verb_count;
 
 /* Each returns the exit code. */
+int verb_sql(struct cli *cli);
 int verb_run(struct cli *cli);
 int verb_submit(struct cli *cli);
 int verb_jobs(struct cli *cli);

@@ -24,13 +24,11 @@ _Static_assert(ANSWER_BYTES_MAX >= LIMIT_FILLED_BYTES, "an answer has room for a
 
 #define RESULTS_AT_ONCE 64
 
-/* What an assignment's inputs are made of; beside the message that they go into. */
+/* What belongs to an assignment, beside the message that it is. */
 struct part {
-    struct digest inputs;
-    uint32_t inputs_bytes;
-    const struct parent_result *parents;
-    uint32_t n_parents;
+    struct task_inputs inputs;
     struct attempt_ref ref;
+    bool is_query; /* the inputs are a fragment: they are given as they are, and once for all who share them */
 };
 
 struct draft {
@@ -38,6 +36,8 @@ struct draft {
     struct part *parts; /* one per task of the response */
     const char *worker_id;
     const char *incarnation;
+    const ProtobufCBinaryData *known; /* digests of fragments that the worker has */
+    size_t n_known;
     struct task_report *reports; /* about tasks that do not reach the worker */
     uint32_t n_reports;
 };
@@ -72,27 +72,34 @@ static void send_reports(struct service *service, const struct draft *draft)
 
 /* ---- inputs ---- */
 
-static enum err find_inputs(struct exchange *exchange, struct clerk *clerk, const struct part *part,
-                            const void **out_bytes, size_t *out_n, struct error *e)
+/* Who looks for payloads, and where they go. */
+struct search {
+    struct cache *cache;
+    struct clerk *clerk;
+    struct arena *arena;
+};
+
+static enum err find_inputs(const struct search *search, const struct task_inputs *inputs, const void **out_bytes,
+                            size_t *out_n, struct error *e)
 {
-    struct arena *arena = &exchange->request->arena;
-    struct cache_key key = {.job_id = part->ref.task.job_id, .digest = &part->inputs};
+    struct cache_key key = {.job_id = inputs->job_id, .digest = &inputs->digest};
     struct store *store;
-    if (part->inputs_bytes == 0) {
+    if (inputs->n_bytes == 0) {
         *out_bytes = "{}";
         *out_n = 2;
         return ERR_OK;
     }
-    if (cache_get(exchange->service->cache, &key, arena, out_bytes, out_n)) {
+    if (cache_get(search->cache, &key, search->arena, out_bytes, out_n)) {
         return ERR_OK;
     }
-    uint64_t mark = cache_mark(exchange->service->cache);
-    enum err err = clerk_store(clerk, &store, e);
+    uint64_t mark = cache_mark(search->cache);
+    enum err err = clerk_store(search->clerk, &store, e);
     if (err == ERR_OK) {
-        err = clerk_note(clerk, store_payload(store, key.job_id, key.digest, arena, out_bytes, out_n, e));
+        err =
+            clerk_note(search->clerk, store_payload(store, key.job_id, key.digest, search->arena, out_bytes, out_n, e));
     }
     if (err == ERR_OK) {
-        cache_fill(exchange->service->cache, mark, &key, *out_bytes, *out_n);
+        cache_fill(search->cache, mark, &key, *out_bytes, *out_n);
     }
     return err;
 }
@@ -108,20 +115,19 @@ static enum err check_size(size_t n_bytes, struct error *e)
 }
 
 /* Results that the cache lacks, some at a time: together they may be more than fits into memory. */
-static enum err read_results(struct exchange *exchange, struct clerk *clerk, const char *job_id, const uint32_t *stages,
-                             uint32_t n, struct task_result *out, size_t n_bytes, struct error *e)
+static enum err read_results(const struct search *search, const char *job_id, const uint32_t *stages, uint32_t n,
+                             struct task_result *out, size_t n_bytes, struct error *e)
 {
-    struct cache *cache = exchange->service->cache;
     struct store *store;
-    uint64_t mark = cache_mark(cache);
-    enum err err = clerk_store(clerk, &store, e);
+    uint64_t mark = cache_mark(search->cache);
+    enum err err = clerk_store(search->clerk, &store, e);
     for (uint32_t from = 0; from < n && err == ERR_OK; from += RESULTS_AT_ONCE) {
         uint32_t n_now = n - from < RESULTS_AT_ONCE ? n - from : RESULTS_AT_ONCE;
-        err = clerk_note(clerk,
-                         store_results(store, job_id, &stages[from], n_now, &exchange->request->arena, &out[from], e));
+        err =
+            clerk_note(search->clerk, store_results(store, job_id, &stages[from], n_now, search->arena, &out[from], e));
         for (uint32_t i = from; i < from + n_now && err == ERR_OK; i++) {
             struct cache_key key = {.job_id = job_id, .stage = stages[i]};
-            cache_fill(cache, mark, &key, out[i].result.bytes, out[i].result.n_bytes);
+            cache_fill(search->cache, mark, &key, out[i].result.bytes, out[i].result.n_bytes);
             n_bytes += out[i].result.n_bytes;
         }
         err = err == ERR_OK ? check_size(n_bytes, e) : err;
@@ -130,21 +136,20 @@ static enum err read_results(struct exchange *exchange, struct clerk *clerk, con
 }
 
 /* The parents' results, from the cache or the store. ERR_EXHAUSTED if they are too large. */
-static enum err find_results(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+static enum err find_results(const struct search *search, const struct task_inputs *inputs,
                              struct template_result *results, struct error *e)
 {
-    struct arena *arena = &exchange->request->arena;
-    uint32_t *stages = arena_alloc(arena, part->n_parents * sizeof *stages);
-    uint32_t *places = arena_alloc(arena, part->n_parents * sizeof *places);
+    uint32_t *stages = arena_alloc(search->arena, inputs->n_parents * sizeof *stages);
+    uint32_t *places = arena_alloc(search->arena, inputs->n_parents * sizeof *places);
     uint32_t n_missing = 0;
     size_t n_bytes = 0;
     enum err err = ERR_OK;
-    for (uint32_t i = 0; i < part->n_parents && err == ERR_OK; i++) {
-        const struct parent_result *parent = &part->parents[i];
-        struct cache_key key = {.job_id = part->ref.task.job_id, .stage = parent->stage};
+    for (uint32_t i = 0; i < inputs->n_parents && err == ERR_OK; i++) {
+        const struct parent_result *parent = &inputs->parents[i];
+        struct cache_key key = {.job_id = inputs->job_id, .stage = parent->stage};
         const void *bytes = NULL;
         results[i] = (struct template_result){.name = parent->name};
-        if (parent->has_succeeded && !cache_get(exchange->service->cache, &key, arena, &bytes, &results[i].n)) {
+        if (parent->has_succeeded && !cache_get(search->cache, &key, search->arena, &bytes, &results[i].n)) {
             stages[n_missing] = parent->stage;
             places[n_missing++] = i;
         }
@@ -155,8 +160,8 @@ static enum err find_results(struct exchange *exchange, struct clerk *clerk, con
     if (n_missing == 0 || err != ERR_OK) {
         return err;
     }
-    struct task_result *found = arena_zalloc(arena, n_missing * sizeof *found);
-    err = read_results(exchange, clerk, part->ref.task.job_id, stages, n_missing, found, n_bytes, e);
+    struct task_result *found = arena_zalloc(search->arena, n_missing * sizeof *found);
+    err = read_results(search, inputs->job_id, stages, n_missing, found, n_bytes, e);
     for (uint32_t i = 0; i < n_missing && err == ERR_OK; i++) {
         results[places[i]].json = found[i].result.bytes;
         results[places[i]].n = found[i].result.n_bytes;
@@ -170,26 +175,25 @@ static bool may_have_template(const void *inputs, size_t n)
     return memchr(inputs, '$', n) != NULL;
 }
 
-/* If it fails: whether the task can never have these inputs, or only the store did not answer. */
-static enum err fill(struct exchange *exchange, struct clerk *clerk, const struct part *part,
-                     struct pb_task_assignment *task, bool *out_is_final, struct error *e)
+enum err service__fill_inputs(struct service *service, struct clerk *clerk, const struct task_inputs *made_of,
+                              struct arena *arena, struct json_bytes *out, bool *out_is_final, struct error *e)
 {
-    struct arena *arena = &exchange->request->arena;
+    struct search search = {.cache = service->cache, .clerk = clerk, .arena = arena};
     const void *inputs = NULL;
     size_t n = 0;
-    enum err err = find_inputs(exchange, clerk, part, &inputs, &n, e);
+    enum err err = find_inputs(&search, made_of, &inputs, &n, e);
     *out_is_final = false;
     if (err == ERR_NOT_FOUND) {
         error_set(e, ERR_DATA_LOSS, "the inputs of this task are not in the store");
         *out_is_final = true;
     }
-    if (err == ERR_OK && (part->n_parents > 0 || may_have_template(inputs, n))) {
-        struct template_result *results = arena_zalloc(arena, part->n_parents * sizeof *results);
+    if (err == ERR_OK && (made_of->n_parents > 0 || may_have_template(inputs, n))) {
+        struct template_result *results = arena_zalloc(arena, made_of->n_parents * sizeof *results);
         struct buf filled = {0};
-        err = find_results(exchange, clerk, part, results, e);
+        err = find_results(&search, made_of, results, e);
         *out_is_final = err == ERR_EXHAUSTED;
         if (err == ERR_OK) {
-            err = wire_fill_inputs(inputs, n, results, part->n_parents, LIMIT_FILLED_BYTES, &filled, e);
+            err = wire_fill_inputs(inputs, n, results, made_of->n_parents, LIMIT_FILLED_BYTES, &filled, e);
             *out_is_final = err != ERR_OK;
         }
         if (err == ERR_OK) {
@@ -199,8 +203,63 @@ static enum err fill(struct exchange *exchange, struct clerk *clerk, const struc
         buf_deinit(&filled);
     }
     if (err == ERR_OK) {
+        *out = (struct json_bytes){.bytes = inputs, .n = n};
+    }
+    return err;
+}
+
+static enum err fill(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+                     struct pb_task_assignment *task, bool *out_is_final, struct error *e)
+{
+    struct json_bytes filled;
+    enum err err = service__fill_inputs(exchange->service, clerk, &part->inputs, &exchange->request->arena, &filled,
+                                        out_is_final, e);
+    if (err == ERR_OK) {
+        task->plan_fragment_json.data = (uint8_t *)(uintptr_t)filled.bytes;
+        task->plan_fragment_json.len = filled.n;
+    }
+    return err;
+}
+
+/* Whether the worker has the fragment, or gets it with one of the first `n_before` tasks of this answer. */
+static bool has_fragment(const struct draft *draft, const struct digest *digest, size_t n_before)
+{
+    for (size_t i = 0; i < draft->n_known; i++) {
+        if (draft->known[i].len == sizeof digest->bytes &&
+            memcmp(draft->known[i].data, digest->bytes, sizeof digest->bytes) == 0) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < n_before; i++) {
+        if (draft->parts[i].is_query && memcmp(&draft->parts[i].inputs.digest, digest, sizeof *digest) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The fragment, or only its name. Results of parents and templates are not for queries. */
+static enum err fill_fragment(struct exchange *exchange, struct clerk *clerk, const struct part *part,
+                              struct pb_task_assignment *task, size_t n_before, bool *out_is_final, struct error *e)
+{
+    struct search search = {.cache = exchange->service->cache, .clerk = clerk, .arena = &exchange->request->arena};
+    const struct digest *digest = &part->inputs.digest;
+    const void *inputs = NULL;
+    size_t n = 0;
+    enum err err = ERR_OK;
+    *out_is_final = false;
+    if (!has_fragment(exchange->more, digest, n_before)) {
+        err = find_inputs(&search, &part->inputs, &inputs, &n, e);
+    }
+    if (err == ERR_NOT_FOUND) {
+        error_set(e, ERR_DATA_LOSS, "the plan of this task is not in the store");
+        *out_is_final = true;
+    }
+    if (err == ERR_OK) {
         task->plan_fragment_json.data = (uint8_t *)(uintptr_t)inputs;
         task->plan_fragment_json.len = n;
+        task->fragment.data = arena_copy(search.arena, digest->bytes, sizeof digest->bytes);
+        task->fragment.len = sizeof digest->bytes;
     }
     return err;
 }
@@ -232,7 +291,9 @@ static enum err fill_all(struct exchange *exchange, struct clerk *clerk, struct 
             give_back(draft, &part);
             continue;
         }
-        enum err err = fill(exchange, clerk, &part, response->tasks[i], &is_final, &why);
+        enum err err = part.is_query
+                           ? fill_fragment(exchange, clerk, &part, response->tasks[i], n_kept, &is_final, &why)
+                           : fill(exchange, clerk, &part, response->tasks[i], &is_final, &why);
         if (err == ERR_OK) {
             n_bytes += response->tasks[i]->plan_fragment_json.len;
             draft->parts[n_kept] = part;
@@ -270,6 +331,15 @@ static void compose(struct clerk *clerk, void *context)
     }
 }
 
+const struct parent_result *service__copy_parents(struct arena *arena, const struct parent_result *from, uint32_t n)
+{
+    struct parent_result *parents = arena_copy(arena, from, n * sizeof *parents);
+    for (uint32_t i = 0; i < n; i++) {
+        parents[i].name = arena_strdup(arena, parents[i].name);
+    }
+    return parents;
+}
+
 void service__compose(struct exchange *exchange, const struct reply *reply)
 {
     struct arena *arena = &exchange->request->arena;
@@ -282,18 +352,19 @@ void service__compose(struct exchange *exchange, const struct reply *reply)
     draft->reports = arena_alloc(arena, n * sizeof *draft->reports);
     draft->worker_id = message->worker_id;
     draft->incarnation = message->incarnation;
+    draft->known = message->known_fragments;
+    draft->n_known = message->n_known_fragments;
     uint32_t i = 0;
     for (const struct assignment *from = reply->u.tasks.first; from != NULL; from = from->next, i++) {
-        struct parent_result *parents = arena_copy(arena, from->parents, from->n_parents * sizeof *parents);
-        for (uint32_t p = 0; p < from->n_parents; p++) {
-            parents[p].name = arena_strdup(arena, parents[p].name);
-        }
-        draft->parts[i] = (struct part){.inputs = from->inputs,
-                                        .inputs_bytes = from->inputs_bytes,
-                                        .parents = parents,
-                                        .n_parents = from->n_parents,
-                                        .ref = from->ref};
-        draft->parts[i].ref.task.job_id = draft->response->tasks[i]->query_id;
+        const char *job_id = draft->response->tasks[i]->query_id;
+        draft->parts[i] = (struct part){.ref = from->ref, .is_query = from->kind == JOB_KIND_QUERY};
+        draft->parts[i].ref.task.job_id = job_id;
+        draft->parts[i].inputs =
+            (struct task_inputs){.job_id = job_id,
+                                 .digest = from->inputs,
+                                 .n_bytes = from->inputs_bytes,
+                                 .parents = service__copy_parents(arena, from->parents, from->n_parents),
+                                 .n_parents = from->n_parents};
     }
     exchange->more = draft;
     office_send(exchange->service->composers, compose, exchange);

@@ -45,6 +45,8 @@ struct coordinator_options {
     void (*on_durable)(void *context, const struct row *rows);
     /* A task wants to run as a job: submit it, or send CMD_CHILD_FAILED. NULL: refused here. */
     void (*on_child)(void *context, const struct child_start *start);
+    /* That job has succeeded: send CMD_CHILD_DONE with what it brought, or CMD_CHILD_FAILED. NULL: refused here. */
+    void (*on_child_end)(void *context, const struct child_end *end);
     void *context;
 };
 

@@ -60,7 +60,7 @@ static bool flight_writes(const struct flight *flight)
 static bool flight_is_empty(const struct flight *flight)
 {
     return !flight_writes(flight) && flight->fx.replies == NULL && flight->fx.children == NULL &&
-           list_is_empty(&flight->reads);
+           flight->fx.child_ends == NULL && list_is_empty(&flight->reads);
 }
 
 static void finish(struct request *request, const struct reply *reply, enum err err)
@@ -224,6 +224,7 @@ static enum err bring_jobs(struct loop *l, struct request *request)
     case CMD_DEREGISTER:
     case CMD_GET_TASK:
     case CMD_SET_NODE:
+    case CMD_CHILD_DONE:
     case CMD_CHILD_FAILED:
     case CMD_TICK:
     case CMD_LOAD:
@@ -243,8 +244,8 @@ static bool is_taken(const struct reply *reply, uint32_t i)
     case REPLY_SUBMIT:
         return !reply->u.job.existed;
     case REPLY_REPORT:
-        return i < reply->u.report.n_outcomes && reply->u.report.outcomes[i] == REFUSE_NONE &&
-               !reply->u.report.repeated[i];
+        i %= reply->u.report.n_outcomes;
+        return reply->u.report.outcomes[i] == REFUSE_NONE && !reply->u.report.repeated[i];
     case REPLY_ACCEPT:
         return reply->u.accept == REFUSE_NONE;
     case REPLY_ERROR:
@@ -375,17 +376,29 @@ static void deliver_immediate(struct flight *flight)
     }
 }
 
-static void start_children(struct loop *l, const struct flight *flight)
+static void refuse_child(struct loop *l, const struct attempt_ref *ref)
 {
+    struct command command = {.kind = CMD_CHILD_FAILED,
+                              .u.child_failed = {.ref = *ref, .message = "this coordinator runs no child jobs"}};
+    step(l, &command);
+}
+
+static void tend_children(struct loop *l, const struct flight *flight)
+{
+    const struct coordinator_options *options = &l->c->options;
     for (const struct child_start *start = flight->fx.children; start != NULL; start = start->next) {
-        if (l->c->options.on_child != NULL) {
-            l->c->options.on_child(l->c->options.context, start);
-            continue;
+        if (options->on_child != NULL) {
+            options->on_child(options->context, start);
+        } else {
+            refuse_child(l, &start->ref);
         }
-        struct command command = {
-            .kind = CMD_CHILD_FAILED,
-            .u.child_failed = {.ref = start->ref, .message = "this coordinator runs no child jobs"}};
-        step(l, &command);
+    }
+    for (const struct child_end *end = flight->fx.child_ends; end != NULL; end = end->next) {
+        if (options->on_child_end != NULL) {
+            options->on_child_end(options->context, end);
+        } else {
+            refuse_child(l, &end->ref);
+        }
     }
 }
 
@@ -424,7 +437,7 @@ static void land(struct loop *l, struct flight *flight)
         finish(CONTAINER_OF(first, struct request, in_list), NULL, ERR_OK);
     }
     wake_awaiting(l, flight);
-    start_children(l, flight);
+    tend_children(l, flight);
     flight_clear(flight);
 }
 

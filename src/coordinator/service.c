@@ -8,10 +8,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "coordinator/service_internal.h"
+#include "exchange/channels.h"
 
 #define CLOSE_GRACE_MS 1000
 #define TAKERS 2
 #define READERS 2
+#define RELAYS 4
 #define CALLS_MAX 50000 /* open at one time: polls, calls that wait, streams */
 
 /*
@@ -200,6 +202,8 @@ static enum err start_coordinator(struct service *service, const struct service_
         .on_role = on_role,
         .on_store = on_store,
         .on_durable = on_durable,
+        .on_child = child_started,
+        .on_child_end = child_ended,
         .context = service,
     };
     struct coordinator *coordinator;
@@ -224,6 +228,10 @@ enum err service_start(const struct service_options *options, struct service **o
     service->composers = office_new(options->store_url, 1);
     service->takers = office_new(options->store_url, TAKERS);
     service->readers = office_new(options->store_url, READERS);
+    service->relays = office_new(options->store_url, RELAYS);
+    service->channels = exchange_channels_open(&(struct rpc_channel_options){.target = NULL});
+    service->closing = rpc_cancel_new();
+    service->lost = lost_results_new();
     service->watch = watch_new(service);
     struct rpc_server_options server = {.listen = options->listen,
                                         .methods = methods,
@@ -261,11 +269,16 @@ void service_stop(struct service *service)
         inbox_stop(atomic_load(&service->inbox));
         coordinator_wind_up(coordinator);
     }
+    rpc_cancel_fire(service->closing);
     watch_close(service->watch);
     rpc_server_close(service->server, CLOSE_GRACE_MS);
     office_free(service->composers);
     office_free(service->takers);
     office_free(service->readers);
+    office_free(service->relays);
+    exchange_channels_close(service->channels);
+    rpc_cancel_free(service->closing);
+    lost_results_free(service->lost);
     coordinator_stop(coordinator);
     inbox_free(atomic_load(&service->inbox));
     watch_free(service->watch);

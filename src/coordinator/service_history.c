@@ -360,29 +360,39 @@ static void start_results(struct exchange *exchange)
     office_send(exchange->service->readers, make_chunk, results);
 }
 
-static void *read_state(const struct core *core, const char *job_id, struct arena *arena)
+struct ending {
+    enum job_state state;
+    enum job_kind kind;
+};
+
+static void *read_ending(const struct core *core, const char *job_id, struct arena *arena)
 {
     struct job_status status;
-    enum job_state *state = arena_alloc(arena, sizeof *state);
+    struct ending *ending = arena_alloc(arena, sizeof *ending);
     if (core_job_status(core, job_id, &status) != ERR_OK) {
         return NULL;
     }
-    *state = status.state;
-    return state;
+    *ending = (struct ending){status.state, status.kind};
+    return ending;
 }
 
 /* If the job has ended, that is durable by now, so the store has all of its results. */
-static void check_state(struct exchange *exchange, void *found)
+static void check_ending(struct exchange *exchange, void *found)
 {
     const struct pb_fetch_query_results_request *message = exchange->message;
-    const enum job_state *state = found;
+    const struct ending *ending = found;
     struct error e = {0};
-    if (job_state_is_terminal(*state)) {
+    if (ending->kind == JOB_KIND_TREE && job_state_is_terminal(ending->state)) {
         start_results(exchange);
         return;
     }
-    error_set(&e, ERR_PRECONDITION, "job '%s' is %s", message->query_id, job_state_name(*state));
-    error_hint(&e, "results can be fetched when it has ended");
+    if (ending->kind == JOB_KIND_QUERY && ending->state == JOB_SUCCEEDED) {
+        service__send_rows(exchange);
+        return;
+    }
+    error_set(&e, ERR_PRECONDITION, "job '%s' is %s", message->query_id, job_state_name(ending->state));
+    error_hint(&e, job_state_is_terminal(ending->state) ? "only queries that have succeeded have rows"
+                                                        : "results can be fetched when it has ended");
     exchange_fail(exchange, &e);
 }
 
@@ -390,5 +400,5 @@ void service__FetchQueryResults(struct exchange *exchange)
 {
     const struct pb_fetch_query_results_request *message = exchange->message;
     service__ask(exchange,
-                 &(struct job_question){.job_id = message->query_id, .read = read_state, .then = check_state});
+                 &(struct job_question){.job_id = message->query_id, .read = read_ending, .then = check_ending});
 }

@@ -17,7 +17,9 @@
 #include "rpc/rpc.h"
 #include "wire/message.h"
 
+struct exchange_channels;
 struct inbox;
+struct lost_results;
 struct watch;
 
 struct service {
@@ -28,9 +30,13 @@ struct service {
     _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
     atomic_bool is_stopping;
     struct cache *cache;
-    struct office *composers; /* one clerk, who puts together what workers get */
-    struct office *takers;    /* of new jobs and large reports, which must not wait behind those who read */
-    struct office *readers;   /* history, results, events */
+    struct office *composers;           /* one clerk, who puts together what workers get */
+    struct office *takers;              /* of new jobs and large reports, which must not wait behind those who read */
+    struct office *readers;             /* history, results, events */
+    struct office *relays;              /* rows that lie on workers */
+    struct exchange_channels *channels; /* to the workers */
+    struct rpc_cancel *closing;         /* ends calls to them */
+    struct lost_results *lost;
     struct watch *watch;
     _Atomic(struct inbox *) inbox; /* NULL: not started yet */
     atomic_size_t bytes_open;      /* of large requests that have not been answered */
@@ -113,6 +119,21 @@ struct job_question {
 /* Asks it, and ends the exchange with an error if there is no such job. */
 void service__ask(struct exchange *exchange, const struct job_question *question);
 
+/* The clerk's part of it: what was found is in the arena, NULL if the job has not ended. ERR_NOT_FOUND: there is none. */
+MUST_USE enum err service__ask_store(struct service *service, struct clerk *clerk, struct job_question *question,
+                                     struct arena *arena, struct error *e);
+
+const char *service__new_job_id(struct arena *arena);
+
+/*
+ * Looks whether the id or the key of a new job belong to one in the store. If neither does, the request says so; if one
+ * does, or the store does not answer, the loop looks for itself.
+ */
+void service__look_up(struct service *service, struct clerk *clerk, struct request *request);
+
+/* The inputs of the new job's tasks will be handed out soon. */
+void service__remember_inputs(struct service *service, const struct request *request);
+
 /* Makes the request a submit of this tree, under the job id and key that its command has already. */
 struct tree_submit;
 void service__submit_tree(struct request *request, const struct tree_submit *tree);
@@ -120,8 +141,87 @@ void service__submit_tree(struct request *request, const struct tree_submit *tre
 /* Fills in what the tasks of a GetTask answer get as inputs, then sends it (compose.c). */
 void service__compose(struct exchange *exchange, const struct reply *reply);
 
+/* What the inputs of a tree's task are made of. */
+struct task_inputs {
+    const char *job_id;
+    struct digest digest;
+    uint32_t n_bytes;
+    const struct parent_result *parents;
+    uint32_t n_parents;
+};
+
+struct json_bytes {
+    const void *bytes;
+    size_t n;
+};
+
+/*
+ * Puts them together, in the arena: from the cache or the store, with results of parents and templates filled in. If that
+ * fails, `out_is_final` says whether the task can never have these inputs, or only the store did not answer.
+ */
+MUST_USE enum err service__fill_inputs(struct service *service, struct clerk *clerk, const struct task_inputs *made_of,
+                                       struct arena *arena, struct json_bytes *out, bool *out_is_final,
+                                       struct error *e);
+const struct parent_result *service__copy_parents(struct arena *arena, const struct parent_result *from, uint32_t n);
+
+/* What the cluster has for SQL at the moment. */
+struct fleet {
+    uint32_t slots;
+    const char *engine; /* of the most slots; NULL: nobody says */
+    uint32_t engine_slots;
+};
+
+struct fleet service__read_fleet(const struct core *core, struct arena *arena);
+
+struct statement {
+    const char *sql;
+    const char *params_json;  /* "": none */
+    const char *options_json; /* "": as configured */
+    bool is_explain;
+};
+
+/* Gives the job that the request submits its one stage, which plans the statement, and that stage its inputs. */
+MUST_USE enum err service__plan_first(struct service *service, struct clerk *clerk, struct request *request,
+                                      const struct fleet *fleet, const struct statement *statement, struct error *e);
+
 /* Under which digest the rows of a final task lie in the store, when they are few. */
 struct digest service__result_digest(struct task_ref ref, uint32_t attempt);
+
+/* Sends the rows of a query that has succeeded (service_rows.c). */
+void service__send_rows(struct exchange *exchange);
+
+/* Where those rows are: streams of the final tasks, in order. A job that has none, or not succeeded, has no pieces. */
+struct piece;
+struct result_pieces {
+    struct piece *pieces;
+    uint32_t n;
+    uint64_t n_rows;
+    bool is_remote; /* some of them lie on workers */
+};
+
+/* To be asked of a job: struct result_pieces. */
+void *service__read_pieces(const struct core *core, const char *job_id, struct arena *arena);
+/* The core that answered for the job may know nothing of workers: the leader's does. */
+void service__read_addresses(const struct core *core, struct result_pieces *pieces, struct arena *arena);
+
+/*
+ * All rows of a job as one Arrow stream, chunk by chunk. The relay points to what it is opened with; a chunk is valid
+ * until the next call; an empty one is the end. To be read by a clerk of the relays.
+ */
+struct relay;
+struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces);
+MUST_USE enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf **out_chunk, struct error *e);
+void relay_close(struct relay *relay); /* NULL ok */
+
+/* Tasks of trees that run as jobs (child.c). Both on the loop thread. */
+void child_started(void *context, const struct child_start *start);
+void child_ended(void *context, const struct child_end *end);
+
+/* Queries whose rows were asked for lately and are gone: these may be run again. */
+struct lost_results *lost_results_new(void);
+void lost_results_free(struct lost_results *lost); /* NULL ok */
+void lost_results_add(struct lost_results *lost, const char *job_id);
+bool lost_results_has(struct lost_results *lost, const char *job_id);
 
 /* The event streams (watch.c). */
 struct watch *watch_new(struct service *service);

@@ -29,22 +29,17 @@ struct digest service__result_digest(struct task_ref ref, uint32_t attempt)
 
 /* ---- submit ---- */
 
-static const char *new_job_id(struct arena *arena)
+const char *service__new_job_id(struct arena *arena)
 {
     char uuid[UUID_TEXT_BYTES];
     random_uuid7(uuid);
     return arena_strdup(arena, uuid);
 }
 
-/*
- * Looks whether the id or the key belong to a job in the store. If neither does, the request says so; if one does, or
- * the store does not answer, the loop looks for itself.
- */
-static void look_up(struct exchange *exchange, struct clerk *clerk)
+void service__look_up(struct service *service, struct clerk *clerk, struct request *request)
 {
-    struct request *request = exchange->request;
     const struct cmd_submit *submit = &request->command.u.submit;
-    struct sight sight = coordinator_sight(atomic_load(&exchange->service->coordinator));
+    struct sight sight = coordinator_sight(atomic_load(&service->coordinator));
     struct store *store;
     const char *by_key;
     bool is_known = false;
@@ -62,13 +57,11 @@ static void look_up(struct exchange *exchange, struct clerk *clerk)
     }
 }
 
-/* The inputs of the new job's tasks will be handed out soon. */
-static void remember_inputs(const struct exchange *exchange)
+void service__remember_inputs(struct service *service, const struct request *request)
 {
-    const struct request *request = exchange->request;
     for (uint32_t i = 0; i < request->n_payloads; i++) {
         struct cache_key key = {.job_id = request->payloads[i].job_id, .digest = &request->payloads[i].digest};
-        cache_put(exchange->service->cache, &key, request->payloads[i].bytes, request->payloads[i].n_bytes);
+        cache_put(service->cache, &key, request->payloads[i].bytes, request->payloads[i].n_bytes);
     }
 }
 
@@ -79,7 +72,7 @@ static void answer_submit(struct request *request, const struct reply *reply, en
         return;
     }
     if (!reply->u.job.existed) {
-        remember_inputs(exchange);
+        service__remember_inputs(exchange->service, request);
     }
     exchange_reply(exchange, wire_submit_tasks_reply(reply, &request->arena));
 }
@@ -123,10 +116,10 @@ static void submit_tasks(struct clerk *clerk, void *context)
         return;
     }
     struct cmd_submit *submit = &request->command.u.submit;
-    submit->job_id = message->job_id[0] != '\0' ? message->job_id : new_job_id(&request->arena);
+    submit->job_id = message->job_id[0] != '\0' ? message->job_id : service__new_job_id(&request->arena);
     submit->idempotency_key = message->idempotency_key[0] != '\0' ? message->idempotency_key : NULL;
     service__submit_tree(request, &tree);
-    look_up(exchange, clerk);
+    service__look_up(exchange->service, clerk, request);
     exchange_send(exchange, answer_submit);
 }
 
@@ -135,13 +128,6 @@ void service__SubmitTasks(struct exchange *exchange)
     if (exchange_needs_leader(exchange)) {
         office_send(exchange->service->takers, submit_tasks, exchange);
     }
-}
-
-void service__SubmitQuery(struct exchange *exchange)
-{
-    struct error e = {0};
-    error_set(&e, ERR_PRECONDITION, "this coordinator runs task trees only; queries are not served yet");
-    exchange_fail(exchange, &e);
 }
 
 /* ---- reads about one job ---- */
@@ -190,26 +176,33 @@ static void go_on(struct exchange *exchange)
     }
 }
 
-static void answer_from_store(struct clerk *clerk, void *context)
+enum err service__ask_store(struct service *service, struct clerk *clerk, struct job_question *question,
+                            struct arena *arena, struct error *e)
 {
-    struct exchange *exchange = context;
-    struct job_question *question = exchange->more;
     struct scratch scratch = {.input = {.now_ms = 1}};
-    struct error e = {0};
     struct store *store;
     random_bytes(scratch.input.seed, sizeof scratch.input.seed);
-    scratch.core = core_new(&exchange->service->settings.core, scratch.input.seed[0]);
-    enum err err = clerk_store(clerk, &store, &e);
+    scratch.core = core_new(&service->settings.core, scratch.input.seed[0]);
+    enum err err = clerk_store(clerk, &store, e);
     if (err == ERR_OK) {
-        err = clerk_note(clerk, store_load_job(store, question->job_id, scratch_row, &scratch, &e));
+        err = clerk_note(clerk, store_load_job(store, question->job_id, scratch_row, &scratch, e));
     }
     if (err == ERR_OK && scratch.is_ended) {
         struct command command = {.kind = CMD_LOADED_JOB, .u.loaded_job = question->job_id};
         scratch_step(&scratch, &command);
-        question->found = question->read(scratch.core, question->job_id, &exchange->request->arena);
+        question->found = question->read(scratch.core, question->job_id, arena);
     }
     effects_deinit(&scratch.fx);
     core_free(scratch.core);
+    return err;
+}
+
+static void answer_from_store(struct clerk *clerk, void *context)
+{
+    struct exchange *exchange = context;
+    struct job_question *question = exchange->more;
+    struct error e = {0};
+    enum err err = service__ask_store(exchange->service, clerk, question, &exchange->request->arena, &e);
     if (err == ERR_NOT_FOUND) {
         error_set(&e, ERR_NOT_FOUND, "there is no job '%s'", question->job_id);
         error_hint(&e, "jobs that ended long ago are removed; capstan jobs lists what there is");
@@ -349,5 +342,6 @@ void service__RetryJob(struct exchange *exchange)
         exchange_fail(exchange, &e);
         return;
     }
+    request->command.u.retry.results_lost = lost_results_has(exchange->service->lost, request->command.u.retry.job_id);
     exchange_send(exchange, answer_retry);
 }

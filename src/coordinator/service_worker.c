@@ -1,6 +1,7 @@
 /* What workers call: registration, heartbeats, polls, reports, and where their outputs lie. */
 #include <string.h>
 
+#include "coordinator/query.h"
 #include "coordinator/service_internal.h"
 #include "wire/command.h"
 #include "wire/reply.h"
@@ -18,6 +19,8 @@ static void answer_register(struct request *request, const struct reply *reply, 
     response->orphan_ms = (uint32_t)settings->orphan_ms;
     response->drain_timeout_ms = (uint32_t)settings->drain_timeout_ms;
     response->kill_grace_ms = (uint32_t)settings->kill_grace_ms;
+    response->result_ttl_ms = (uint64_t)settings->result_ttl_ms;
+    response->shuffle_memory_bytes = (uint64_t)settings->shuffle_memory_bytes;
     exchange_reply(exchange, response);
 }
 
@@ -113,8 +116,10 @@ static void remember_results(const struct exchange *exchange, const struct reply
     for (uint32_t i = 0; i < report->n_reports && i < reply->u.report.n_outcomes; i++) {
         const struct task_ref *ref = &report->reports[i].ref.task;
         bool is_new = reply->u.report.outcomes[i] == REFUSE_NONE && !reply->u.report.repeated[i];
+        bool is_plan = report->reports[i].n_added > 0; /* the inputs of the tasks that it adds */
         if (is_new && report->reports[i].state == TASK_SUCCEEDED && ref->task == 0) {
             struct cache_key key = {.job_id = ref->job_id, .stage = ref->stage};
+            key.digest = is_plan ? &payloads[i].digest : NULL;
             cache_put(exchange->service->cache, &key, payloads[i].bytes, payloads[i].n_bytes);
         }
     }
@@ -130,6 +135,51 @@ static void answer_report(struct request *request, const struct reply *reply, en
     exchange_reply(exchange, wire_report_reply(reply, &request->arena));
 }
 
+/* A plan that came with a report: what it adds to the job. One that is wrong has failed its task for good. */
+static void add_stages(const struct pb_task_report *message, struct task_report *report, struct arena *arena)
+{
+    struct error e = {0};
+    bool is_plan = message->plan_json.len > 0 && report->state == TASK_SUCCEEDED && report->query_results == NULL;
+    if (is_plan && query_stages(message->plan_json.data, message->plan_json.len, report->ref.task.stage, NULL, arena,
+                                &report->added, &report->n_added, &e) != ERR_OK) {
+        report->state = TASK_FAILED;
+        report->not_retryable = true;
+        report->message = arena_format(arena, "the plan is not valid: %s", e.message);
+        report->n_added = 0;
+    }
+}
+
+/* Results come first, one place for each report; then rows of final tasks, likewise. */
+static void keep_payloads(struct request *request, const struct pb_report_task_status_request *message,
+                          const struct wire_bytes *results)
+{
+    const struct cmd_report *report = &request->command.u.report;
+    uint32_t n = report->n_reports;
+    bool has_rows = false;
+    for (uint32_t i = 0; i < n; i++) {
+        has_rows |= report->reports[i].query_results != NULL;
+    }
+    struct payload *payloads = arena_zalloc(&request->arena, (has_rows ? 2 : 1) * n * sizeof *payloads);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct attempt_ref *ref = &report->reports[i].ref;
+        if (task_state_is_terminal(report->reports[i].state)) { /* what a failed command wrote is wanted, too */
+            payloads[i] = (struct payload){.job_id = ref->task.job_id,
+                                           .digest = report->reports[i].result,
+                                           .bytes = results[i].data,
+                                           .n_bytes = results[i].n};
+        }
+        const struct task_rows *rows = report->reports[i].query_results;
+        if (rows != NULL && rows->is_inline && report->reports[i].state == TASK_SUCCEEDED) {
+            payloads[n + i] = (struct payload){.job_id = ref->task.job_id,
+                                               .digest = service__result_digest(ref->task, ref->attempt),
+                                               .bytes = message->reports[i]->query_results->ipc_payload.data,
+                                               .n_bytes = message->reports[i]->query_results->ipc_payload.len};
+        }
+    }
+    request->payloads = payloads;
+    request->n_payloads = has_rows ? 2 * n : n;
+}
+
 static void take_reports(struct exchange *exchange)
 {
     const struct pb_report_task_status_request *message = exchange->message;
@@ -142,17 +192,11 @@ static void take_reports(struct exchange *exchange)
         exchange_fail(exchange, &e);
         return;
     }
-    struct payload *payloads = arena_zalloc(&request->arena, report->n_reports * sizeof *payloads);
+    struct task_report *reports = (struct task_report *)(uintptr_t)report->reports; /* made just now, in our arena */
     for (uint32_t i = 0; i < report->n_reports; i++) {
-        if (task_state_is_terminal(report->reports[i].state)) { /* what a failed command wrote is wanted, too */
-            payloads[i] = (struct payload){.job_id = report->reports[i].ref.task.job_id,
-                                           .digest = report->reports[i].result,
-                                           .bytes = results[i].data,
-                                           .n_bytes = results[i].n};
-        }
+        add_stages(message->reports[i], &reports[i], &request->arena);
     }
-    request->payloads = payloads;
-    request->n_payloads = report->n_reports;
+    keep_payloads(request, message, results);
     exchange_send(exchange, answer_report);
 }
 
@@ -212,7 +256,7 @@ void service__RegisterQueryResults(struct exchange *exchange)
         exchange_fail(exchange, &e);
         return;
     }
-    if (request->command.u.results.is_inline) {
+    if (request->command.u.results.rows.is_inline) {
         struct payload *payload = arena_zalloc(&request->arena, sizeof *payload);
         const struct attempt_ref *ref = &request->command.u.results.ref;
         *payload = (struct payload){.job_id = ref->task.job_id,

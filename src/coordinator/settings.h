@@ -25,6 +25,7 @@
     X(single_task_bytes, 33554432, 0, 1099511627776)                                                                   \
     X(broadcast_bytes, 67108864, 0, 1099511627776)                                                                     \
     X(partition_bytes, 67108864, 1024, 1099511627776)                                                                  \
+    X(shuffle_memory_bytes, 0, 0, 1099511627776) /* 0: a quarter of each worker's memory */                            \
     X(payload_cache_bytes, 67108864, 0, 1099511627776)
 
 struct settings {

@@ -24,7 +24,7 @@ static void check_output(const struct task *task)
     }
 }
 
-static void check_task(const struct core *core, const struct task *task, bool job_ended)
+static void check_task(const struct task *task, bool job_ended)
 {
     const struct stage *stage = task->stage;
     switch ((enum task_state)task->state) {
@@ -36,7 +36,7 @@ static void check_task(const struct core *core, const struct task *task, bool jo
             ASSERT(task->u.child == NULL || task->u.child->parent == task);
         } else {
             ASSERT(task->u.lease->task == task);
-            ASSERT(task->u.lease->worker->is_live || core->n_parents > 0);
+            ASSERT(task->u.lease->worker->is_live);
         }
         break;
     case TASK_QUEUED:
@@ -111,7 +111,7 @@ static void check_edges(const struct stage *stage)
     ASSERT(stage->waiting == waiting);
 }
 
-static uint32_t check_stage(const struct core *core, const struct stage *stage, bool job_ended)
+static uint32_t check_stage(const struct stage *stage, bool job_ended)
 {
     uint32_t counts[TASK_STATE_COUNT] = {0};
     uint32_t missing = 0;
@@ -119,7 +119,7 @@ static uint32_t check_stage(const struct core *core, const struct stage *stage, 
     for (uint32_t t = 0; t < stage->n_tasks; t++) {
         const struct task *task = &stage->tasks[t];
         ASSERT(task->stage == stage);
-        check_task(core, task, job_ended);
+        check_task(task, job_ended);
         counts[task->state]++;
         missing += task->state == TASK_SUCCEEDED && stage->output == OUTPUT_SHUFFLE && task->output == NULL;
         bytes += task->output != NULL ? task->output->bytes : 0;
@@ -157,7 +157,7 @@ static void check_job(const struct core *core, const struct job *job)
         const struct stage *stage = job->stages[s];
         ASSERT(stage->id == s && stage->job == job);
         ASSERT(stage->recovery == 0);
-        running += check_stage(core, stage, ended);
+        running += check_stage(stage, ended);
         open += stage->counts[TASK_QUEUED] + stage->counts[TASK_RUNNING];
         tasks += stage->n_tasks;
     }
@@ -170,8 +170,10 @@ static void check_job(const struct core *core, const struct job *job)
     for (const struct jobqueue *queue = job->queues; queue != NULL; queue = queue->next) {
         check_queue(core, queue, ended);
     }
-    if (job->parent != NULL && !ended) {
+    if (job->parent != NULL) {
+        ASSERT(!ended);
         ASSERT(job->parent->u.child == job);
+        ASSERT(job->parent->attempt == job->parent_attempt);
     }
 }
 

@@ -30,7 +30,8 @@ enum command_kind {
     CMD_CANCEL,       /* a client ends a job */
     CMD_RETRY,        /* a client runs an ended job again */
     CMD_SET_NODE,     /* an operator drains a worker, or clears its blacklisting */
-    CMD_CHILD_FAILED, /* the coordinator could not start a task's child job */
+    CMD_CHILD_DONE,   /* the coordinator has a task's result: its child job has succeeded */
+    CMD_CHILD_FAILED, /* the coordinator could not start a task's child job, or not read its rows */
     CMD_TICK,         /* time passes: timers fire, then waiting polls are served. Ends every batch of commands */
     CMD_LOAD,         /* one stored row; jobs before stages before tasks before the rest */
     CMD_LOADED,       /* no more rows: derive the rest, give every lease and worker a full period */
@@ -39,7 +40,7 @@ enum command_kind {
 
 /* How a stage's tasks use a parent's map output. */
 enum read_mode {
-    READ_NONE,      /* only wait for it (trees; planning tasks, which are told sizes) */
+    READ_NONE,      /* only wait for it (trees; planning tasks, which get its outputs as sources for their sizes) */
     READ_PARTITION, /* of P partitions and n tasks, task i reads partitions i*P/n up to (i+1)*P/n */
     READ_ALL,       /* every task reads every partition (broadcast, gather) */
 };
@@ -77,7 +78,7 @@ struct stage_spec {
     uint32_t timeout_ms;   /* 0: none */
     bool nondeterministic; /* redoing a task of it restarts all readers */
     bool exclusive;        /* the worker stops it at its own lease deadline */
-    bool planning;         /* its report may add stages */
+    bool planning;         /* its report may add stages, and is enough as an output then */
     bool child;            /* runs as a job of its own: no worker, no lease */
 };
 
@@ -132,6 +133,13 @@ struct cmd_get_task {
     uint32_t wait_ms;
 };
 
+/* What a final task has for the client. */
+struct task_rows {
+    uint64_t rows;
+    uint64_t bytes;
+    bool is_inline; /* the payload came along; else it stays on the worker */
+};
+
 struct task_report {
     struct attempt_ref ref;
     enum task_state state; /* TASK_RUNNING, TASK_SUCCEEDED, TASK_FAILED; TASK_QUEUED: released untouched */
@@ -145,6 +153,9 @@ struct task_report {
     uint64_t bytes;
     const struct stage_spec *added; /* a planning task's result */
     uint32_t n_added;
+    const struct partition *map_output; /* not NULL: as CMD_MAP_OUTPUT, in one go with the success */
+    uint32_t n_map_output;
+    const struct task_rows *query_results; /* not NULL: as CMD_RESULTS, likewise */
 };
 
 struct cmd_report {
@@ -164,9 +175,7 @@ struct cmd_map_output {
 struct cmd_results {
     struct attempt_ref ref;
     const char *worker_id;
-    uint64_t rows;
-    uint64_t bytes;
-    bool is_inline; /* the payload came along; else it stays on the worker */
+    struct task_rows rows;
 };
 
 struct cmd_cancel {
@@ -185,6 +194,13 @@ struct cmd_set_node {
     bool set_draining;
     bool draining;
     bool clear_blacklist;
+};
+
+struct cmd_child_done {
+    struct attempt_ref ref; /* token unused */
+    struct digest result;   /* of the result value, which the caller stores */
+    uint32_t result_bytes;
+    uint64_t rows;
 };
 
 struct cmd_child_failed {
@@ -207,6 +223,7 @@ struct command {
         struct cmd_cancel cancel;
         struct cmd_retry retry;
         struct cmd_set_node set_node;
+        struct cmd_child_done child_done;
         struct cmd_child_failed child_failed;
         const struct row *load; /* CMD_LOAD */
         const char *loaded_job; /* CMD_LOADED_JOB: its id */

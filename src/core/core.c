@@ -52,7 +52,6 @@ void core_free(struct core *core)
     free_workers(core);
     classes_free(core);
     leases_free(core);
-    load_abandon(core);
     holder_deinit(&core->child_holder);
     map_deinit(&core->jobs);
     map_deinit(&core->keys);
@@ -188,6 +187,7 @@ static void (*const handlers[])(struct core *core, const struct command *command
     [CMD_CANCEL] = job_cancel,
     [CMD_RETRY] = job_retry,
     [CMD_SET_NODE] = worker_set,
+    [CMD_CHILD_DONE] = report_child_done,
     [CMD_CHILD_FAILED] = report_child_failed,
     [CMD_TICK] = take_tick,
     [CMD_LOAD] = take_row,

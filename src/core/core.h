@@ -181,6 +181,16 @@ MUST_USE enum err core_map_output(const struct core *core, const struct attempt_
 /* A final task's result. ERR_PRECONDITION until the job has succeeded. */
 MUST_USE enum err core_result(const struct core *core, struct task_ref ref, struct output_info *out, struct error *e);
 
+/* The results of a query that has succeeded, in the order in which their rows come. Valid until the next step. */
+struct result_info {
+    struct task_ref ref;
+    struct output_info output;
+};
+
+/* Returns how many there are; they are in the arena. None if the job has not succeeded. */
+uint32_t core_results(const struct core *core, const char *job_id, struct arena *arena,
+                      const struct result_info **out_results);
+
 /* Bytes and rows that a stage's finished tasks have registered: what a planning task is told of its parents. */
 MUST_USE enum err core_stage_sizes(const struct core *core, const char *job_id, uint32_t stage, uint64_t *out_rows,
                                    uint64_t *out_bytes);

@@ -139,7 +139,7 @@ struct task {
     struct stage *stage;
     union {
         struct lease *lease;     /* running on a worker */
-        struct job *child;       /* running as a job; NULL until that job is submitted */
+        struct job *child;       /* running as a job; NULL until that job is submitted, and after it succeeded */
         struct backoff *backoff; /* queued, not before its time */
     } u;
     struct jobqueue *avoid_queue; /* the queue of the class that avoids the workers on which it failed; else NULL */
@@ -183,6 +183,8 @@ struct stage {
     int64_t child_started_at_ms; /* durable; of the task that runs as a job */
     uint64_t rows;               /* derived: of registered outputs */
     uint64_t bytes;              /* derived */
+    uint64_t ended_rows;         /* derived: of map outputs that went with the job's end; for people */
+    uint64_t ended_bytes;
     int64_t backoff_ms;
     uint32_t id;
     uint32_t n_tasks;
@@ -235,13 +237,15 @@ struct job {
     char *name;            /* durable */
     char *idempotency_key; /* durable */
     struct edge *edges;
-    struct task *parent;     /* durable; of a child job */
+    char *parent_job;        /* durable; of a child job: whose task started it */
+    struct task *parent;     /* that task, while it waits for this job */
     struct job *next_told;   /* ended, and its parent does not know yet */
     struct block *blocks;    /* memory of stages and tasks */
     struct list in_list;     /* ended jobs, oldest first */
     struct digest content;   /* durable */
     int64_t submitted_at_ms; /* durable */
     uint64_t n_tasks;
+    uint32_t parent_stage; /* durable, like the attempt */
     uint32_t parent_attempt;
     uint32_t cap_stages;
     uint32_t n_edges;
@@ -324,15 +328,6 @@ struct worker {
     bool is_counted_able;
 };
 
-/* A job row that named its parent; the parent may come later. */
-struct pending_parent {
-    struct job *child;
-    char *job_id;
-    uint32_t stage;
-    uint32_t task;
-    uint32_t attempt;
-};
-
 struct core {
     struct core_config config;
     struct siphash_key hash_key;
@@ -356,9 +351,6 @@ struct core {
     struct stage *recoveries; /* stages with something due */
     struct job *to_tell;      /* ended children whose parents are told at the end of the step */
     struct lease *lease_pool;
-    struct pending_parent *parents; /* while loading */
-    uint32_t n_parents;
-    uint32_t cap_parents;
     uint64_t turn;
     uint64_t event_seq;
     uint64_t draws;
@@ -421,6 +413,7 @@ void core__emit_node_gone(struct core *core, const struct worker *worker);
 void core__emit_attempt(struct core *core, const struct task *task, const char *worker_id,
                         const struct digest *idempotency_key);
 void core__emit_child(struct core *core, const struct task *task);
+void core__emit_child_end(struct core *core, const struct task *task, const struct job *child);
 void core__job_event(struct core *core, enum event_type type, const struct job *job, const char *message);
 void core__task_event(struct core *core, enum event_type type, const struct task *task, const char *worker_id,
                       const char *message);
@@ -472,6 +465,8 @@ void job_end(struct core *core, struct job *job, enum job_state state, const cha
 void job_remember_ended(struct core *core, struct job *job);
 void job_maybe_end(struct core *core, struct job *job);
 void jobs_tell_parents(struct core *core);
+void job_find_parent(struct core *core, struct job *job);
+struct task *child_task_waiting(const struct core *core, const struct attempt_ref *ref);
 void job_mark_running(struct core *core, struct job *job);
 MUST_USE enum err job_add_stages(struct core *core, struct job *job, const struct stage_spec *specs, uint32_t n,
                                  struct error *e);
@@ -558,10 +553,12 @@ void poll_due(struct core *core, struct worker *worker);
 void poll_unpark(struct core *core, struct worker *worker);
 void poll_reconsider(struct core *core, struct worker *worker);
 void poll_dispatch(struct core *core);
+const struct parent_result *core__list_parents(struct core *core, const struct stage *stage, uint32_t *out_n);
 
 /* ---- report.c ---- */
 
 void report_take(struct core *core, const struct command *command);
+void report_child_done(struct core *core, const struct command *command);
 void report_child_failed(struct core *core, const struct command *command);
 struct task *attempt_find(const struct core *core, const struct attempt_ref *ref, enum refusal *out_refusal);
 enum refusal attempt_current(const struct core *core, const struct attempt_ref *ref, const struct task *task);
@@ -569,6 +566,8 @@ enum refusal core__refused(struct core *core, enum refusal refusal);
 
 /* ---- output.c ---- */
 
+enum refusal output_take_map(struct core *core, struct task *task, const struct partition *partitions, uint32_t n);
+enum refusal output_take_rows(struct core *core, struct task *task, const struct task_rows *rows);
 void output_register_map(struct core *core, const struct command *command);
 void output_register_results(struct core *core, const struct command *command);
 struct output *output_new(struct task *task, uint32_t n_partitions);
@@ -587,7 +586,6 @@ struct worker *output_best_worker(const struct task *task);
 /* ---- load.c ---- */
 
 void load_row(struct core *core, const struct row *row);
-void load_abandon(struct core *core);
 void load_done(struct core *core);
 void load_job_done(struct core *core, const char *job_id);
 

@@ -12,6 +12,7 @@ static void ensure_ready(struct effects *fx)
         fx->rows_end = &fx->rows;
         fx->replies_end = &fx->replies;
         fx->children_end = &fx->children;
+        fx->child_ends_end = &fx->child_ends;
     }
 }
 
@@ -135,12 +136,9 @@ void core__emit_job(struct core *core, const struct job *job, bool is_new)
         row->idempotency_key = core__text(core, job->idempotency_key);
         row->content = job->content;
         row->submitted_at_ms = job->submitted_at_ms;
-        if (job->parent != NULL) {
-            row->parent = (struct attempt_ref){.task = {.job_id = core__text(core, job->parent->stage->job->id),
-                                                        .stage = job->parent->stage->id,
-                                                        .task = task_index(job->parent)},
-                                               .attempt = job->parent_attempt};
-        }
+        row->parent =
+            (struct attempt_ref){.task = {.job_id = core__text(core, job->parent_job), .stage = job->parent_stage},
+                                 .attempt = job->parent_attempt};
     }
     row->state = (enum job_state)job->state;
     row->started_at_ms = job->started_at_ms;
@@ -176,10 +174,10 @@ static const struct stage_spec *stage_spec_of(struct core *core, const struct st
         n++;
     }
     struct stage_parent *parents = arena_alloc(arena, n * sizeof *parents);
-    uint32_t at = n;
+    uint32_t at = 0;
     for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
         const struct edge *edge = &job->edges[i];
-        parents[--at] = (struct stage_parent){
+        parents[at++] = (struct stage_parent){
             .stage = edge->parent, .optional = edge->optional, .read = (enum read_mode)edge->read};
     }
     struct stage_spec *spec = arena_alloc(arena, sizeof *spec);
@@ -373,8 +371,21 @@ void core__emit_child(struct core *core, const struct task *task)
     struct child_start *start = arena_zalloc(&fx->arena, sizeof *start);
     start->ref = core__attempt(core, task);
     start->inputs = task->inputs;
+    start->inputs_bytes = task->inputs_bytes;
+    start->parents = core__list_parents(core, task->stage, &start->n_parents);
     *fx->children_end = start;
     fx->children_end = &start->next;
+}
+
+void core__emit_child_end(struct core *core, const struct task *task, const struct job *child)
+{
+    struct effects *fx = core->fx;
+    ensure_ready(fx);
+    struct child_end *end = arena_zalloc(&fx->arena, sizeof *end);
+    end->ref = core__attempt(core, task);
+    end->job_id = core__text(core, child->id);
+    *fx->child_ends_end = end;
+    fx->child_ends_end = &end->next;
 }
 
 static struct row_event *emit_event(struct core *core, enum event_type type, const char *worker_id, const char *message)

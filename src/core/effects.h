@@ -2,8 +2,8 @@
  * effects.h - what a step wants done: rows to make durable, answers to send, and when to come back.
  *
  * Everything in it, strings included, is a copy in the effects' own arena: the store thread can read it while the core
- * takes its next step. The order of use is fixed: commit `rows`, then send `replies` and start `children`. A reply
- * marked `immediate` depends on nothing that is not yet durable and need not wait.
+ * takes its next step. The order of use is fixed: commit `rows`, then send `replies`, start `children` and read what
+ * `child_ends` name. A reply marked `immediate` depends on nothing that is not yet durable and need not wait.
  *
  * Ownership: the caller owns the struct; zero-initialised is empty. Effects of several steps gather in one struct.
  * Threads: one at a time.
@@ -27,7 +27,7 @@ enum reply_kind {
     REPLY_HEARTBEAT,
     REPLY_TASKS,
     REPLY_REPORT,
-    REPLY_ACCEPT, /* map output, results */
+    REPLY_ACCEPT, /* map output, results, child done */
     REPLY_JOB,    /* cancel, retry: the job's state */
     REPLY_DONE,   /* deregister, set node, child failed */
 };
@@ -136,11 +136,25 @@ struct reply {
     } u;
 };
 
-/* A task that wants to run as a job: submit that job with this attempt as its parent, or send CMD_CHILD_FAILED. */
+/*
+ * A task that wants to run as a job: submit that job with this attempt as its parent, or send CMD_CHILD_FAILED. A new
+ * leader says so again of a task that has no job which still runs. If the submit finds that the job has ended, which
+ * happened under the leader before, there is no child_end any more.
+ */
 struct child_start {
     struct child_start *next;
     struct attempt_ref ref;
     struct digest inputs;
+    uint32_t inputs_bytes;
+    const struct parent_result *parents;
+    uint32_t n_parents;
+};
+
+/* The job of such a task has succeeded: send CMD_CHILD_DONE with what it brought, or CMD_CHILD_FAILED. */
+struct child_end {
+    struct child_end *next;
+    struct attempt_ref ref;
+    const char *job_id;
 };
 
 struct effects {
@@ -148,6 +162,7 @@ struct effects {
     struct row *rows, **rows_end;
     struct reply *replies, **replies_end;
     struct child_start *children, **children_end;
+    struct child_end *child_ends, **child_ends_end;
     uint32_t n_rows;
     uint32_t n_replies;
     int64_t wake_at_ms;                  /* send CMD_TICK no later than this */

@@ -131,8 +131,8 @@ static bool same_parent(const struct job *a, const struct job *b)
     if (a->parent == NULL || b->parent == NULL) {
         return a->parent == b->parent;
     }
-    return a->parent_attempt == b->parent_attempt && a->parent->stage->id == b->parent->stage->id &&
-           strcmp(a->parent->stage->job->id, b->parent->stage->job->id) == 0;
+    return a->parent_attempt == b->parent_attempt && a->parent_stage == b->parent_stage &&
+           strcmp(a->parent_job, b->parent_job) == 0;
 }
 
 static void compare_jobs(struct verdict *v, const struct job *a, const struct job *b)

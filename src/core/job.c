@@ -108,6 +108,7 @@ void job_free(struct core *core, struct job *job)
     mem_free(job->edges);
     mem_free(job->name);
     mem_free(job->idempotency_key);
+    mem_free(job->parent_job);
     mem_free(job->message);
     mem_free(job);
 }
@@ -175,13 +176,17 @@ static void drop_map_outputs(struct core *core, struct job *job)
 {
     for (uint32_t s = 0; s < job->n_stages && job->n_outputs > 0; s++) {
         struct stage *stage = job->stages[s];
+        if (stage->output == OUTPUT_SHUFFLE) {
+            stage->ended_rows = stage->rows;
+            stage->ended_bytes = stage->bytes;
+        }
         for (uint32_t t = 0; stage->output == OUTPUT_SHUFFLE && t < stage->n_tasks; t++) {
             output_drop(core, &stage->tasks[t], false);
         }
     }
 }
 
-/* What the end of a child means for the task that waits for it. */
+/* What the end of a child means for the task that waits for it: after a success, that somebody reads the rows. */
 static void tell_parent(struct core *core, struct job *job)
 {
     struct task *task = job->parent;
@@ -191,7 +196,7 @@ static void tell_parent(struct core *core, struct job *job)
     }
     task->u.child = NULL;
     if (job->state == JOB_SUCCEEDED) {
-        task_succeed(core, task, NULL);
+        core__emit_child_end(core, task, job);
         return;
     }
     const char *text =
@@ -281,8 +286,8 @@ static void reply_job(struct core *core, uint64_t to, enum reply_kind kind, cons
     reply->u.job.existed = existed;
 }
 
-/* The task that waits for a child, if `ref` names it; else NULL. */
-static struct task *parent_task(struct core *core, const struct attempt_ref *ref)
+/* The task that has no child job at this moment and waits for one, or for news of one, if `ref` names it; else NULL. */
+struct task *child_task_waiting(const struct core *core, const struct attempt_ref *ref)
 {
     const struct job *job = job_find(core, ref->task.job_id);
     struct task *task = job == NULL ? NULL : task_find(job, ref->task.stage, ref->task.task);
@@ -291,13 +296,36 @@ static struct task *parent_task(struct core *core, const struct attempt_ref *ref
     return waits ? task : NULL;
 }
 
+static struct attempt_ref parent_of(const struct job *job)
+{
+    return (struct attempt_ref){.task = {.job_id = job->parent_job, .stage = job->parent_stage},
+                                .attempt = job->parent_attempt};
+}
+
+/* Ties a job that has not ended to the task that it is a child of, if that still waits. */
+void job_find_parent(struct core *core, struct job *job)
+{
+    struct attempt_ref ref = parent_of(job);
+    struct task *task = ref.task.job_id == NULL ? NULL : child_task_waiting(core, &ref);
+    if (task != NULL) {
+        job->parent = task;
+        task->u.child = job;
+    }
+}
+
+static bool is_child_of(const struct job *job, const struct attempt_ref *ref)
+{
+    return job->parent_job != NULL && strcmp(job->parent_job, ref->task.job_id) == 0 &&
+           job->parent_stage == ref->task.stage && job->parent_attempt == ref->attempt;
+}
+
 /* True if the submit was answered because the job is known already. */
 static bool answer_known(struct core *core, const struct command *command)
 {
     const struct cmd_submit *submit = &command->u.submit;
     const struct job *job = job_find(core, submit->job_id);
-    const struct task *parent = submit->parent == NULL ? NULL : parent_task(core, submit->parent);
-    if (job != NULL && parent != NULL) {
+    const struct task *parent = submit->parent == NULL ? NULL : child_task_waiting(core, submit->parent);
+    if (job != NULL && parent != NULL && !is_child_of(job, submit->parent)) {
         core__reply_error(core, command->reply_to, ERR_EXISTS,
                           arena_format(&core->fx->arena, "job '%s' exists and is not this task's", submit->job_id));
         return true;
@@ -344,7 +372,7 @@ void job_submit(struct core *core, const struct command *command)
         core__reply_error(core, command->reply_to, ERR_INVALID, "priority must be 0 (urgent) to 3 (low)");
         return;
     }
-    struct task *parent = submit->parent == NULL ? NULL : parent_task(core, submit->parent);
+    const struct task *parent = submit->parent == NULL ? NULL : child_task_waiting(core, submit->parent);
     if (submit->parent != NULL && parent == NULL) {
         core__reply_error(core, command->reply_to, ERR_STALE, "the task that wants this job is not waiting for it");
         return;
@@ -363,9 +391,10 @@ void job_submit(struct core *core, const struct command *command)
     job->submitted_at_ms = core->now_ms;
     job_index_key(core, job);
     if (parent != NULL) {
-        job->parent = parent;
+        job->parent_job = mem_strdup(parent->stage->job->id);
+        job->parent_stage = parent->stage->id;
         job->parent_attempt = parent->attempt;
-        parent->u.child = job;
+        job_find_parent(core, job);
     }
     if (submit->refusal == NULL) {
         stages_build(core, job, submit->stages, submit->n_stages);
@@ -429,7 +458,8 @@ static struct stage *stage_by_name(const struct job *job, const char *name)
 static void reset_task(struct core *core, struct task *task)
 {
     struct task_news news = {0};
-    if (task->state == TASK_QUEUED || (task->stage->planning && task->state == TASK_SUCCEEDED)) {
+    if (task->state == TASK_QUEUED ||
+        (task->stage->planning && task->state == TASK_SUCCEEDED && task->output == NULL)) {
         return; /* the stages that a plan added are there already */
     }
     output_drop(core, task, true);
@@ -466,6 +496,8 @@ static void reset_tasks(struct core *core, struct job *job, bool results_lost)
         struct stage *stage = job->stages[s];
         bool whole = stage->is_marked || (results_lost && stage->output == OUTPUT_RESULT);
         stage->is_marked = false;
+        stage->ended_rows = 0;
+        stage->ended_bytes = 0;
         if (stage->n_recovered > 0) {
             stage->n_recovered = 0; /* like the tasks' failures, they start anew */
             core__emit_stage(core, stage, false);
@@ -487,7 +519,7 @@ static void revive(struct core *core, struct job *job)
     job->state = JOB_QUEUED;
     job->started_at_ms = 0;
     job->finished_at_ms = 0;
-    job->parent = NULL;
+    job_find_parent(core, job); /* which waits for the rows of a child that had succeeded */
     for (uint32_t s = 0; s < job->n_stages; s++) {
         for (int i = 0; i < TASK_STATE_COUNT; i++) {
             core->stats.tasks[i] += job->stages[s]->counts[i];

@@ -27,14 +27,9 @@ static void load_job(struct core *core, const struct row_job *row)
     job->finished_at_ms = row->finished_at_ms;
     job->state = (uint8_t)row->state;
     job_index_key(core, job);
-    if (row->parent.task.job_id != NULL) {
-        core->parents = mem_grow(core->parents, &core->cap_parents, core->n_parents + 1, sizeof *core->parents);
-        core->parents[core->n_parents++] = (struct pending_parent){.child = job,
-                                                                   .job_id = mem_strdup(row->parent.task.job_id),
-                                                                   .stage = row->parent.task.stage,
-                                                                   .task = row->parent.task.task,
-                                                                   .attempt = row->parent.attempt};
-    }
+    job->parent_job = mem_strdup(row->parent.task.job_id);
+    job->parent_stage = row->parent.task.stage;
+    job->parent_attempt = row->parent.attempt;
 }
 
 static void load_stage(struct core *core, const struct row_stage *row)
@@ -80,6 +75,11 @@ static void load_task(struct core *core, const struct row_task *row)
     }
     if (row->state == TASK_SUCCEEDED) {
         output_tally(core, task, row->rows, row->bytes);
+    }
+    if (row->state == TASK_SUCCEEDED && task->stage->output == OUTPUT_SHUFFLE &&
+        job_state_is_terminal((enum job_state)task->stage->job->state)) {
+        task->stage->ended_rows += row->rows;
+        task->stage->ended_bytes += row->bytes;
     }
     for (uint32_t i = 0; i < row->failed_on.count; i++) {
         task_avoid(core, task, row->failed_on.items[i]);
@@ -194,49 +194,37 @@ void load_row(struct core *core, const struct row *row)
 
 /* ---- the rest follows ---- */
 
-void load_abandon(struct core *core)
-{
-    for (uint32_t i = 0; i < core->n_parents; i++) {
-        mem_free(core->parents[i].job_id);
-    }
-    mem_free(core->parents);
-    core->parents = NULL;
-    core->n_parents = 0;
-    core->cap_parents = 0;
-}
-
 static void connect_children(struct core *core)
 {
-    for (uint32_t i = 0; i < core->n_parents; i++) {
-        const struct pending_parent *pending = &core->parents[i];
-        struct task *task = load_find(core, (struct task_ref){pending->job_id, pending->stage, pending->task});
-        if (task != NULL && task->stage->child && task->state == TASK_RUNNING && task->attempt == pending->attempt &&
-            !job_state_is_terminal((enum job_state)pending->child->state)) {
-            pending->child->parent = task;
-            pending->child->parent_attempt = pending->attempt;
-            task->u.child = pending->child;
+    size_t cursor = 0;
+    for (struct job *job; (job = map_next(&core->jobs, &cursor)) != NULL;) {
+        if (!job_state_is_terminal((enum job_state)job->state)) {
+            job_find_parent(core, job);
         }
     }
-    load_abandon(core);
 }
 
-/* Running tasks without a lease: child jobs to start, or a worker that the store does not know. */
-static void settle_running(struct core *core, struct job *job)
+/* A task that runs has a lease, or a job of its own. */
+static void count_running(struct job *job)
 {
     for (uint32_t s = 0; s < job->n_stages; s++) {
-        struct stage *stage = job->stages[s];
+        const struct stage *stage = job->stages[s];
         for (uint32_t t = 0; t < stage->n_tasks; t++) {
-            struct task *task = &stage->tasks[t];
-            if (task->state != TASK_RUNNING) {
-                continue;
+            if (stage->tasks[t].state == TASK_RUNNING) {
+                job->running += stage->child;
+                ASSERT(stage->child || stage->tasks[t].u.lease != NULL);
             }
-            if (stage->child) {
-                job->running++;
-                if (task->u.child == NULL) {
-                    core__emit_child(core, task);
-                }
-            }
-            ASSERT(stage->child || task->u.lease != NULL);
+        }
+    }
+}
+
+/* Tasks without a child job: it was not submitted yet, or it has ended and nobody has said what it brought. */
+static void ask_for_children(struct core *core, const struct job *job)
+{
+    for (uint32_t s = 0; s < job->n_stages; s++) {
+        const struct stage *stage = job->stages[s];
+        if (stage->child && stage->tasks[0].state == TASK_RUNNING && stage->tasks[0].u.child == NULL) {
+            core__emit_child(core, &stage->tasks[0]);
         }
     }
 }
@@ -257,8 +245,9 @@ void load_done(struct core *core)
     memset(core->stats.tasks, 0, sizeof core->stats.tasks);
     for (struct job *job; (job = map_next(&core->jobs, &cursor)) != NULL;) {
         stage_link_edges(job, 0);
-        settle_running(core, job);
+        count_running(job);
         job_derive(core, job);
+        ask_for_children(core, job);
         count_tasks(core, job);
     }
     cursor = 0;
@@ -275,7 +264,6 @@ void load_job_done(struct core *core, const char *job_id)
 {
     struct job *job = job_find(core, job_id);
     ASSERT(job != NULL && job_state_is_terminal((enum job_state)job->state));
-    load_abandon(core);
     core->stats.jobs--;
     core->stats.tasks[TASK_QUEUED] -= job->n_tasks;
     stage_link_edges(job, 0);

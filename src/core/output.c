@@ -103,7 +103,8 @@ static struct task *may_register(struct core *core, const struct attempt_ref *re
     if (task == NULL) {
         return NULL;
     }
-    if (output_is_current(task) && task->attempt == ref->attempt && lease_token_equal(task->token, ref->token)) {
+    if (task->stage->output == kind && output_is_current(task) && task->attempt == ref->attempt &&
+        lease_token_equal(task->token, ref->token)) {
         return NULL;
     }
     *out_refusal = attempt_current(core, ref, task);
@@ -124,26 +125,34 @@ static void reply_accept(struct core *core, uint64_t to, enum refusal refusal)
     core__reply(core, to, REPLY_ACCEPT)->u.accept = refusal;
 }
 
+/* Keeps the partitions that the running attempt has written. */
+enum refusal output_take_map(struct core *core, struct task *task, const struct partition *partitions, uint32_t n)
+{
+    if (task->stage->output != OUTPUT_SHUFFLE || n != task->stage->partitions) {
+        return REFUSE_BAD_OUTPUT;
+    }
+    struct output *output = output_new(task, n);
+    memcpy(output->partitions, partitions, n * sizeof *partitions);
+    for (uint32_t i = 0; i < n; i++) {
+        output->rows += partitions[i].rows;
+        output->bytes += partitions[i].bytes;
+    }
+    output->worker = task->u.lease->worker;
+    output->incarnation_mark = output->worker->incarnation_mark;
+    output->attempt = task->attempt;
+    output->generation = task->stage->n_recovered;
+    output_attach(core, output);
+    core__emit_map_output(core, output);
+    return REFUSE_NONE;
+}
+
 void output_register_map(struct core *core, const struct command *command)
 {
     const struct cmd_map_output *cmd = &command->u.map_output;
     enum refusal refusal;
     struct task *task = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_SHUFFLE, &refusal);
-    if (task != NULL && cmd->n_partitions != task->stage->partitions) {
-        refusal = REFUSE_BAD_OUTPUT;
-    } else if (task != NULL) {
-        struct output *output = output_new(task, cmd->n_partitions);
-        memcpy(output->partitions, cmd->partitions, cmd->n_partitions * sizeof *cmd->partitions);
-        for (uint32_t i = 0; i < cmd->n_partitions; i++) {
-            output->rows += cmd->partitions[i].rows;
-            output->bytes += cmd->partitions[i].bytes;
-        }
-        output->worker = task->u.lease->worker;
-        output->incarnation_mark = output->worker->incarnation_mark;
-        output->attempt = task->attempt;
-        output->generation = task->stage->n_recovered;
-        output_attach(core, output);
-        core__emit_map_output(core, output);
+    if (task != NULL) {
+        refusal = output_take_map(core, task, cmd->partitions, cmd->n_partitions);
     }
     reply_accept(core, command->reply_to, refusal);
 }
@@ -156,26 +165,37 @@ static bool fits_inline(const struct task *task, uint64_t bytes)
     return bytes <= LIMIT_INLINE_RESULT_BYTES && others + bytes <= LIMIT_INLINE_RESULT_BYTES;
 }
 
+/* Keeps where the rows of the running attempt are. */
+enum refusal output_take_rows(struct core *core, struct task *task, const struct task_rows *rows)
+{
+    if (task->stage->output != OUTPUT_RESULT) {
+        return REFUSE_BAD_OUTPUT;
+    }
+    if (rows->is_inline && !fits_inline(task, rows->bytes)) {
+        return REFUSE_INLINE_LIMIT;
+    }
+    bool touches_inline = rows->is_inline || (task->output != NULL && task->output->is_inline);
+    struct output *output = output_new(task, 0);
+    output->worker_id = mem_strdup(task->u.lease->worker->id);
+    output->attempt = task->attempt;
+    output->rows = rows->rows;
+    output->bytes = rows->bytes;
+    output->is_inline = rows->is_inline;
+    output_attach(core, output);
+    core__emit_result(core, output);
+    if (touches_inline) {
+        core__emit_job(core, task->stage->job, false);
+    }
+    return REFUSE_NONE;
+}
+
 void output_register_results(struct core *core, const struct command *command)
 {
     const struct cmd_results *cmd = &command->u.results;
     enum refusal refusal;
     struct task *task = may_register(core, &cmd->ref, cmd->worker_id, OUTPUT_RESULT, &refusal);
-    if (task != NULL && cmd->is_inline && !fits_inline(task, cmd->bytes)) {
-        refusal = REFUSE_INLINE_LIMIT;
-    } else if (task != NULL) {
-        bool touches_inline = cmd->is_inline || (task->output != NULL && task->output->is_inline);
-        struct output *output = output_new(task, 0);
-        output->worker_id = mem_strdup(cmd->worker_id);
-        output->attempt = task->attempt;
-        output->rows = cmd->rows;
-        output->bytes = cmd->bytes;
-        output->is_inline = cmd->is_inline;
-        output_attach(core, output);
-        core__emit_result(core, output);
-        if (touches_inline) {
-            core__emit_job(core, task->stage->job, false);
-        }
+    if (task != NULL) {
+        refusal = output_take_rows(core, task, &cmd->rows);
     }
     reply_accept(core, command->reply_to, refusal);
 }
@@ -222,13 +242,20 @@ static void describe_source(struct core *core, struct source *source, const stru
     source->partitions = arena_copy(&core->fx->arena, &output->partitions[first], n * sizeof *output->partitions);
 }
 
+/* Whether the task is told about the outputs of a parent: to read them, or, if it plans, for their sizes. */
+static bool is_source(const struct task *task, const struct edge *edge)
+{
+    const struct stage *parent = task->stage->job->stages[edge->parent];
+    return edge->read != READ_NONE || (task->stage->planning && parent->output == OUTPUT_SHUFFLE);
+}
+
 /* Exactly the map outputs, by attempt, that a reader is to fetch. */
 const struct source *output_sources(struct core *core, const struct task *task, uint32_t *out_n)
 {
     const struct job *job = task->stage->job;
     size_t total = 0;
     for (uint32_t i = task->stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
-        total += job->edges[i].read != READ_NONE ? job->stages[job->edges[i].parent]->n_tasks : 0;
+        total += is_source(task, &job->edges[i]) ? job->stages[job->edges[i].parent]->n_tasks : 0;
     }
     *out_n = 0;
     if (total == 0) {
@@ -239,7 +266,7 @@ const struct source *output_sources(struct core *core, const struct task *task, 
         const struct edge *edge = &job->edges[i];
         const struct stage *parent = job->stages[edge->parent];
         uint32_t first, n;
-        if (edge->read == READ_NONE) {
+        if (!is_source(task, edge)) {
             continue;
         }
         partition_range(edge, parent, task, &first, &n);

@@ -253,7 +253,7 @@ static void end_turn(struct core *core, struct jobqueue *queue)
 }
 
 /* The parents whose results go into the inputs. In the order of the tree's own list. */
-static const struct parent_result *list_parents(struct core *core, const struct stage *stage, uint32_t *out_n)
+const struct parent_result *core__list_parents(struct core *core, const struct stage *stage, uint32_t *out_n)
 {
     const struct job *job = stage->job;
     uint32_t n = 0;
@@ -261,13 +261,14 @@ static const struct parent_result *list_parents(struct core *core, const struct 
         n += job->edges[i].read == READ_NONE;
     }
     struct parent_result *parents = n == 0 ? NULL : arena_alloc(&core->fx->arena, n * sizeof *parents);
-    *out_n = n;
+    *out_n = 0;
     for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
         if (job->edges[i].read == READ_NONE) {
             const struct stage *parent = job->stages[job->edges[i].parent];
-            parents[--n] = (struct parent_result){.stage = parent->id,
-                                                  .name = core__text(core, parent->name),
-                                                  .has_succeeded = parent->n_tasks == parent->counts[TASK_SUCCEEDED]};
+            parents[(*out_n)++] =
+                (struct parent_result){.stage = parent->id,
+                                       .name = core__text(core, parent->name),
+                                       .has_succeeded = parent->n_tasks == parent->counts[TASK_SUCCEEDED]};
         }
     }
     return parents;
@@ -284,7 +285,7 @@ static struct assignment *describe(struct core *core, const struct task *task, i
     given->kind = (enum job_kind)stage->job->kind;
     given->inputs = task->inputs;
     given->inputs_bytes = task->inputs_bytes;
-    given->parents = list_parents(core, stage, &given->n_parents);
+    given->parents = core__list_parents(core, stage, &given->n_parents);
     given->name = core__text(core, stage->name);
     given->executor = core__text(core, need->executor);
     if (need->ops.count > 0) {

@@ -35,8 +35,8 @@ enum err core_stage_status(const struct core *core, const char *job_id, uint32_t
     out->name = stage->name;
     out->n_tasks = stage->n_tasks;
     memcpy(out->counts, stage->counts, sizeof out->counts);
-    out->rows = stage->rows;
-    out->bytes = stage->bytes;
+    out->rows = stage->rows + stage->ended_rows;
+    out->bytes = stage->bytes + stage->ended_bytes;
     return ERR_OK;
 }
 
@@ -54,9 +54,8 @@ const uint32_t *core_stage_parents(const struct core *core, const char *job_id, 
         n++;
     }
     uint32_t *parents = arena_alloc(arena, n * sizeof *parents);
-    *out_n = n;
     for (uint32_t i = stage->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
-        parents[--n] = job->edges[i].parent;
+        parents[(*out_n)++] = job->edges[i].parent;
     }
     return parents;
 }
@@ -190,6 +189,33 @@ enum err core_result(const struct core *core, struct task_ref ref, struct output
     }
     describe_output(task->output, out);
     return ERR_OK;
+}
+
+uint32_t core_results(const struct core *core, const char *job_id, struct arena *arena,
+                      const struct result_info **out_results)
+{
+    const struct job *job = job_find(core, job_id);
+    uint32_t n = 0;
+    *out_results = NULL;
+    if (job == NULL || job->state != JOB_SUCCEEDED) {
+        return 0;
+    }
+    for (uint32_t s = 0; s < job->n_stages; s++) {
+        n += job->stages[s]->output == OUTPUT_RESULT ? job->stages[s]->n_tasks : 0;
+    }
+    struct result_info *results = arena_alloc(arena, n * sizeof *results);
+    n = 0;
+    for (uint32_t s = 0; s < job->n_stages; s++) {
+        const struct stage *stage = job->stages[s];
+        for (uint32_t t = 0; stage->output == OUTPUT_RESULT && t < stage->n_tasks; t++) {
+            if (output_is_current(&stage->tasks[t])) {
+                results[n].ref = (struct task_ref){.job_id = job->id, .stage = s, .task = t};
+                describe_output(stage->tasks[t].output, &results[n++].output);
+            }
+        }
+    }
+    *out_results = results;
+    return n;
 }
 
 enum err core_stage_sizes(const struct core *core, const char *job_id, uint32_t stage_id, uint64_t *out_rows,

@@ -51,8 +51,8 @@ enum refusal attempt_current(const struct core *core, const struct attempt_ref *
 /* The same attempt said the same before, and it was taken. */
 static bool is_repeat(const struct core *core, const struct task *task, const struct task_report *report)
 {
-    if (task->attempt != report->ref.attempt || !lease_token_equal(task->token, report->ref.token) ||
-        BUG(core, refuse_repeated_completion)) {
+    if (task->stage->child || task->attempt != report->ref.attempt ||
+        !lease_token_equal(task->token, report->ref.token) || BUG(core, refuse_repeated_completion)) {
         return false;
     }
     return (report->state == TASK_SUCCEEDED && task->outcome == OUTCOME_COMPLETED) ||
@@ -100,16 +100,35 @@ static enum refusal take_failure(struct core *core, struct task *task, const str
     return REFUSE_NONE;
 }
 
+/* What the attempt leaves is there: it comes with the report, or was registered before, or the plan goes on. */
+static enum refusal check_output(struct core *core, struct task *task, const struct task_report *report)
+{
+    const struct stage *stage = task->stage;
+    enum refusal refusal = REFUSE_NONE;
+    if (report->map_output != NULL) {
+        refusal = output_take_map(core, task, report->map_output, report->n_map_output);
+    } else if (report->query_results != NULL) {
+        refusal = output_take_rows(core, task, report->query_results);
+    }
+    bool is_there = task->output != NULL && task->output->attempt == task->attempt;
+    bool is_planned = stage->planning && report->n_added > 0;
+    if (refusal == REFUSE_NONE && stage->output != OUTPUT_NONE && !is_there && !is_planned) {
+        refusal = REFUSE_BAD_OUTPUT;
+    }
+    return refusal;
+}
+
 static enum refusal take_success(struct core *core, struct task *task, const struct task_report *report)
 {
     struct stage *stage = task->stage;
     struct error e;
-    if (stage->output != OUTPUT_NONE && (task->output == NULL || task->output->attempt != task->attempt)) {
+    enum refusal refusal = check_output(core, task, report);
+    if (refusal != REFUSE_NONE) {
         worker_count_failure(core, task->u.lease->worker, task);
         task_retry_or_fail(
             core, task,
             &(struct failure){.message = "it succeeded without registering its output", .is_retryable = true});
-        return core__refused(core, REFUSE_BAD_OUTPUT);
+        return core__refused(core, refusal);
     }
     if (report->n_added > 0) {
         enum err err = stage->planning ? job_add_stages(core, stage->job, report->added, report->n_added, &e)
@@ -194,14 +213,34 @@ void report_take(struct core *core, const struct command *command)
     reply->u.report.n_outcomes = cmd->n_reports;
 }
 
+/* The task that news from the coordinator are about; NULL if it does not wait for any, which has been answered then. */
+static struct task *take_child_news(struct core *core, const struct command *command, const struct attempt_ref *ref)
+{
+    struct task *task = child_task_waiting(core, ref);
+    if (task == NULL) {
+        core__reply_error(core, command->reply_to, ERR_STALE, refusal_text(REFUSE_STALE_ATTEMPT));
+    }
+    return task;
+}
+
+void report_child_done(struct core *core, const struct command *command)
+{
+    const struct cmd_child_done *done = &command->u.child_done;
+    struct task_report report = {
+        .ref = done->ref, .result = done->result, .result_bytes = done->result_bytes, .rows = done->rows};
+    struct task *task = take_child_news(core, command, &done->ref);
+    if (task == NULL) {
+        return;
+    }
+    output_tally(core, task, report.rows, report.bytes);
+    task_succeed(core, task, &report);
+    core__reply(core, command->reply_to, REPLY_ACCEPT)->u.accept = REFUSE_NONE;
+}
+
 void report_child_failed(struct core *core, const struct command *command)
 {
-    const struct attempt_ref *ref = &command->u.child_failed.ref;
-    const struct job *job = job_find(core, ref->task.job_id);
-    struct task *task = job == NULL ? NULL : task_find(job, ref->task.stage, ref->task.task);
-    if (task == NULL || !task->stage->child || task->state != TASK_RUNNING || task->attempt != ref->attempt ||
-        task->u.child != NULL) {
-        core__reply_error(core, command->reply_to, ERR_STALE, refusal_text(REFUSE_STALE_ATTEMPT));
+    struct task *task = take_child_news(core, command, &command->u.child_failed.ref);
+    if (task == NULL) {
         return;
     }
     task_retry_or_fail(core, task, &(struct failure){.message = core__clip(core, command->u.child_failed.message)});

@@ -223,18 +223,21 @@ void stage_add_edge(struct job *job, uint32_t parent, uint32_t child, const stru
         (struct edge){.parent = parent, .child = child, .read = (uint8_t)spec->read, .optional = spec->optional};
 }
 
-/* Chains the edges from `first` on. */
+/* Chains the edges from `first` on. Those to one child, which come all at once, stay in their order: it is that of sources. */
 void stage_link_edges(struct job *job, uint32_t first)
 {
     for (uint32_t i = first; i < job->n_edges; i++) {
         struct edge *edge = &job->edges[i];
         struct stage *parent = job->stages[edge->parent];
-        struct stage *child = job->stages[edge->child];
         edge->next_of_parent = parent->first_child;
-        edge->next_of_child = child->first_parent;
         parent->first_child = i;
-        child->first_parent = i;
         parent->has_readers |= edge->read != READ_NONE;
+    }
+    for (uint32_t i = job->n_edges; i > first; i--) {
+        struct edge *edge = &job->edges[i - 1];
+        struct stage *child = job->stages[edge->child];
+        edge->next_of_child = child->first_parent;
+        child->first_parent = i - 1;
     }
 }
 

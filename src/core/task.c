@@ -224,7 +224,6 @@ void task_retry_or_fail(struct core *core, struct task *task, const struct failu
     }
 }
 
-/* `report` may be NULL (a child job succeeded). */
 void task_succeed(struct core *core, struct task *task, const struct task_report *report)
 {
     struct stage *stage = task->stage;

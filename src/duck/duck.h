@@ -92,7 +92,10 @@ MUST_USE enum err duck_query(struct duck_connection *connection, const char *sql
 /* NULL is fine. Ends the query if it still runs. */
 void duck_result_close(struct duck_result *result);
 
-/* The result's columns, as a struct: format "+s", a child per column. */
+/*
+ * The result's columns, as a struct: format "+s", a child per column. All types survive the way back into DuckDB; those
+ * that Arrow lacks are extensions (arrow.uuid, arrow.opaque). A BOOLEAN is Arrow's own Bool.
+ */
 MUST_USE enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e);
 
 /* The next rows, at most a few thousand. At the end, `out_array->release` is NULL. */

@@ -150,6 +150,12 @@ MUST_USE enum err duck__take_error(struct duck_connection *connection, duckdb_er
 duckdb_table_function duck__new_function(struct duck *duck, const char *name, duckdb_table_function_bind_t bind,
                                          duckdb_table_function_init_t init, duckdb_table_function_t function);
 
+/* Makes BOOLEANs in a schema that DuckDB has written Arrow's own Bool. True if there are any. */
+bool duck__bools_in_schema(struct ArrowSchema *schema);
+
+/* Makes them bits in an array, with the schema that the former has left. */
+void duck__bools_in_array(const struct ArrowSchema *schema, struct ArrowArray *array);
+
 /* Appends a name in double quotes. */
 void duck__write_name(struct buf *sql, const char *name);
 

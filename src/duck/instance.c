@@ -39,6 +39,21 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
     return ERR_OK;
 }
 
+/*
+ * Settings that an extension brings, which a configuration cannot have, since it comes before these are there. Without
+ * this one, the time zone is that of the machine, and the tasks of one query would disagree.
+ */
+static enum err set_time_zone(struct duck *duck, struct error *e)
+{
+    struct duck_connection *connection = NULL;
+    enum err err = duck_connect(duck, &connection, e);
+    if (err == ERR_OK) {
+        err = duck_run(connection, "SET GLOBAL TimeZone = 'UTC'", e);
+    }
+    duck_disconnect(connection);
+    return err;
+}
+
 enum err duck_open(const struct duck_options *options, struct duck **out, struct error *e)
 {
     enum err err = duck__load(e);
@@ -63,6 +78,11 @@ enum err duck_open(const struct duck_options *options, struct duck **out, struct
     struct duck *duck = mem_calloc(1, sizeof(*duck));
     duck->database = database;
     (void)pthread_mutex_init(&duck->mutex, NULL);
+    err = set_time_zone(duck, e);
+    if (err != ERR_OK) {
+        duck_close(duck);
+        goto out;
+    }
     *out = duck;
 out:
     duck__api.free(text);

@@ -20,6 +20,9 @@ struct duck_result {
     bool has_result;
     bool is_ended; /* DuckDB takes it amiss to be asked again after the end */
     duckdb_arrow_options arrow;
+    struct ArrowSchema schema; /* of the arrays that are handed out; to be read by those with BOOLEANs in them */
+    bool has_schema;
+    bool has_bools;
 };
 
 enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
@@ -285,11 +288,14 @@ void duck_result_close(struct duck_result *result)
     if (result == NULL) {
         return;
     }
+    if (result->schema.release != NULL) {
+        result->schema.release(&result->schema);
+    }
     finish(result);
     mem_free(result);
 }
 
-enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
+static enum err make_schema(struct duck_result *result, struct ArrowSchema *out, bool *out_has_bools, struct error *e)
 {
     idx_t n = duck__api.column_count(&result->result);
     duckdb_logical_type *types = mem_calloc(n, sizeof(duckdb_logical_type));
@@ -302,13 +308,34 @@ enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_
     enum err err =
         duck__take_error(result->connection, duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
     if (err == ERR_OK) {
-        *out_schema = schema;
+        *out_has_bools = duck__bools_in_schema(&schema);
+        *out = schema;
     }
     for (idx_t i = 0; i < n; i++) {
         duck__api.destroy_logical_type(&types[i]);
     }
     mem_free(types);
     mem_free(names);
+    return err;
+}
+
+enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
+{
+    bool has_bools = false;
+    return make_schema(result, out_schema, &has_bools, e);
+}
+
+/* Puts BOOLEANs right. The schema is needed to find them, and made at the first array. */
+static enum err convert_bools(struct duck_result *result, struct ArrowArray *array, struct error *e)
+{
+    enum err err = ERR_OK;
+    if (!result->has_schema) {
+        err = make_schema(result, &result->schema, &result->has_bools, e);
+        result->has_schema = err == ERR_OK;
+    }
+    if (err == ERR_OK && result->has_bools) {
+        duck__bools_in_array(&result->schema, array);
+    }
     return err;
 }
 
@@ -324,8 +351,13 @@ enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_arr
         err = duck__take_error(result->connection, duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
         duck__api.destroy_data_chunk(&chunk);
     }
+    if (err == ERR_OK && array.release != NULL) {
+        err = convert_bools(result, &array, e);
+    }
     if (err == ERR_OK) {
         *out_array = array;
+    } else if (array.release != NULL) {
+        array.release(&array);
     }
     return err;
 }

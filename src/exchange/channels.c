@@ -1,6 +1,7 @@
 #include "exchange/channels.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/list.h"
@@ -17,6 +18,7 @@ struct entry {
 
 struct exchange_channels {
     struct rpc_channel_options options;
+    _Atomic uint64_t bytes;
     pthread_mutex_t lock; /* for all below */
     struct list entries;
     uint32_t n_idle;
@@ -125,4 +127,14 @@ void exchange_channels_give(struct exchange_channels *channels, struct rpc_chann
     if (oldest != NULL) { /* closing may take a while */
         entry_free(oldest);
     }
+}
+
+void exchange_channels_count(struct exchange_channels *channels, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&channels->bytes, bytes, memory_order_relaxed);
+}
+
+uint64_t exchange_channels_bytes(const struct exchange_channels *channels)
+{
+    return atomic_load_explicit(&channels->bytes, memory_order_relaxed);
 }

@@ -19,4 +19,8 @@ MUST_USE enum err exchange_channels_take(struct exchange_channels *channels, con
                                          struct rpc_channel **out, struct error *e);
 void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel);
 
+/* Counts bytes that came over one of them; and all that have. */
+void exchange_channels_count(struct exchange_channels *channels, uint64_t bytes);
+uint64_t exchange_channels_bytes(const struct exchange_channels *channels);
+
 #endif

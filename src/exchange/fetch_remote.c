@@ -174,6 +174,7 @@ static enum err take_chunk(struct reading *r, struct error *e)
         pthread_mutex_lock(&r->fetch->lock);
         r->fetch->counts.remote_bytes += n;
         pthread_mutex_unlock(&r->fetch->lock);
+        exchange_channels_count(r->fetch->options.channels, n);
     }
     return err;
 }

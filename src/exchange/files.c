@@ -20,7 +20,7 @@
 char *store__path(const struct exchange_output *output, bool is_part)
 {
     const struct exchange_key *key = &output->key;
-    bool is_result = output->kind == EXCHANGE_RESULT;
+    bool is_result = output->kind == EXCHANGE_KIND_RESULT;
     struct buf path = {0};
     buf_format(&path, "%s/%s.%" PRIu32 ".%" PRIu32 ".%" PRIu32 "%s",
                is_result ? output->store->result_folder : output->store->shuffle_folder, key->job, key->stage,
@@ -71,7 +71,7 @@ static void add_result(struct exchange_store *store, const char *path, const cha
     if (!parse_name(name, &key) || stat(path, &info) != 0) {
         return;
     }
-    struct exchange_output *output = store__output_new(store, &key, EXCHANGE_RESULT, 1);
+    struct exchange_output *output = store__output_new(store, &key, EXCHANGE_KIND_RESULT, 1);
     struct store__partition *partition = &output->partitions[0];
     uint64_t bytes = (uint64_t)info.st_size;
     partition->pieces = mem_grow(NULL, &partition->cap, 1, sizeof(*partition->pieces));

@@ -36,7 +36,7 @@ static void pick_up(struct exchange_output *output, struct load *load)
         struct store__partition *partition = &output->partitions[p];
         for (uint32_t i = 0; i < partition->n; i++) {
             struct store__piece *piece = &partition->pieces[i];
-            if (piece->block == NULL || (piece->is_shared && output->kind == EXCHANGE_SHUFFLE)) {
+            if (piece->block == NULL || (piece->is_shared && output->kind == EXCHANGE_KIND_SHUFFLE)) {
                 continue;
             }
             load->items = mem_grow(load->items, &load->cap, load->n + 1, sizeof(*load->items));
@@ -165,7 +165,7 @@ static struct exchange_output *largest(struct exchange_store *store)
     LIST_EACH(node, &store->list) {
         struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
         uint64_t bytes = atomic_load(&output->memory_bytes);
-        if (bytes > most && output->kind == EXCHANGE_SHUFFLE) {
+        if (bytes > most && output->kind == EXCHANGE_KIND_SHUFFLE) {
             most = bytes;
             found = output;
         }
@@ -180,7 +180,7 @@ static struct exchange_output *largest(struct exchange_store *store)
 enum err store__make_room(struct exchange_store *store, struct error *e)
 {
     enum err err = ERR_OK;
-    while (err == ERR_OK && atomic_load(&store->memory_bytes) > store->memory_bytes_max) {
+    while (err == ERR_OK && atomic_load(&store->memory_bytes) > atomic_load(&store->memory_bytes_max)) {
         struct exchange_output *output = largest(store);
         if (output == NULL) { /* others are at it */
             break;

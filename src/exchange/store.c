@@ -89,6 +89,7 @@ struct exchange_output *store__output_new(struct exchange_store *store, const st
     output->key = *key;
     output->kind = kind;
     output->n_partitions = n_partitions;
+    output->inline_bytes_max = LIMIT_INLINE_RESULT_BYTES;
     output->partitions = mem_calloc(n_partitions, sizeof(*output->partitions));
     atomic_init(&output->refs, 1);
     pthread_mutex_init(&output->lock, NULL);
@@ -130,7 +131,7 @@ void store__output_unref(struct exchange_output *output)
 
 static void remove_file(struct exchange_output *output)
 {
-    char *path = store__path(output, output->kind == EXCHANGE_RESULT && !output->is_finished);
+    char *path = store__path(output, output->kind == EXCHANGE_KIND_RESULT && !output->is_finished);
     (void)unlink(path); /* there may be none */
     mem_free(path);
     atomic_fetch_sub(&output->store->file_bytes, output->file_bytes);
@@ -161,7 +162,7 @@ enum err exchange_output_open(struct exchange_store *store, const struct exchang
                               uint32_t n_partitions, struct exchange_output **out, struct error *e)
 {
     ASSERT(n_partitions > 0);
-    ASSERT(kind == EXCHANGE_SHUFFLE || n_partitions == 1);
+    ASSERT(kind == EXCHANGE_KIND_SHUFFLE || n_partitions == 1);
     struct exchange_output *output = store__output_new(store, key, kind, n_partitions);
     enum err err = store__add(store, output, e);
     if (err != ERR_OK) {
@@ -170,6 +171,12 @@ enum err exchange_output_open(struct exchange_store *store, const struct exchang
     }
     *out = output;
     return ERR_OK;
+}
+
+void exchange_output_limit(struct exchange_output *output, uint64_t inline_bytes_max)
+{
+    ASSERT(inline_bytes_max <= LIMIT_INLINE_RESULT_BYTES);
+    output->inline_bytes_max = inline_bytes_max;
 }
 
 static enum err dropped(const struct exchange_output *output, struct error *e)
@@ -194,7 +201,7 @@ enum err exchange_output_append(struct exchange_output *output, uint32_t partiti
     to->pieces[to->n++] =
         (struct store__piece){.block = piece, .start = to->bytes, .n = piece->n, .is_shared = is_shared};
     to->bytes += piece->n;
-    bool is_large = output->kind == EXCHANGE_RESULT && to->bytes > LIMIT_INLINE_RESULT_BYTES;
+    bool is_large = output->kind == EXCHANGE_KIND_RESULT && to->bytes > output->inline_bytes_max;
     if (!is_shared) { /* counted before another thread can take it to a file */
         atomic_fetch_add(&output->memory_bytes, piece->n);
         atomic_fetch_add(&store->memory_bytes, piece->n);
@@ -225,7 +232,7 @@ static enum err finish_result(struct exchange_output *output, struct error *e)
 enum err exchange_output_finish(struct exchange_output *output, const struct ipc_tally *tallies, struct error *e)
 {
     enum err err = ERR_OK;
-    if (output->kind == EXCHANGE_RESULT) {
+    if (output->kind == EXCHANGE_KIND_RESULT) {
         err = finish_result(output, e);
     }
     pthread_mutex_lock(&output->lock);
@@ -261,7 +268,7 @@ enum err exchange_store_open(const struct exchange_store_options *options, struc
     struct exchange_store *store = mem_calloc(1, sizeof(*store));
     store->shuffle_folder = mem_strdup(options->shuffle_folder);
     store->result_folder = mem_strdup(options->result_folder);
-    store->memory_bytes_max = options->memory_bytes_max;
+    atomic_init(&store->memory_bytes_max, options->memory_bytes_max);
     random_bytes(&store->hash_key, sizeof(store->hash_key));
     pthread_mutex_init(&store->lock, NULL);
     list_init(&store->list);
@@ -297,7 +304,7 @@ static struct exchange_output **collect(struct exchange_store *store, enum excha
 static void drop_all(struct exchange_store *store, const char *job)
 {
     uint32_t n = 0;
-    struct exchange_output **outputs = collect(store, EXCHANGE_SHUFFLE, job, &n);
+    struct exchange_output **outputs = collect(store, EXCHANGE_KIND_SHUFFLE, job, &n);
     for (uint32_t i = 0; i < n; i++) {
         store__drop(outputs[i]);
         store__output_unref(outputs[i]);
@@ -324,6 +331,11 @@ void exchange_store_close(struct exchange_store *store)
     mem_free(store);
 }
 
+void exchange_store_set_memory(struct exchange_store *store, uint64_t memory_bytes_max)
+{
+    atomic_store(&store->memory_bytes_max, memory_bytes_max);
+}
+
 uint64_t exchange_store_memory_bytes(struct exchange_store *store)
 {
     return atomic_load(&store->memory_bytes);
@@ -343,7 +355,7 @@ uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_
 {
     uint32_t n = 0;
     uint32_t n_dropped = 0;
-    struct exchange_output **outputs = collect(store, EXCHANGE_RESULT, NULL, &n);
+    struct exchange_output **outputs = collect(store, EXCHANGE_KIND_RESULT, NULL, &n);
     for (uint32_t i = 0; i < n; i++) {
         pthread_mutex_lock(&outputs[i]->lock);
         bool is_old = outputs[i]->is_finished && outputs[i]->finished_wall_ms < wall_ms;
@@ -376,7 +388,7 @@ char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t 
         struct exchange_key key = {0}; /* only the job counts */
         memcpy(key.job, output->key.job, sizeof(key.job));
         uint64_t hash = hash_of(store, &key);
-        bool is_wanted = output->kind == EXCHANGE_SHUFFLE && n < max;
+        bool is_wanted = output->kind == EXCHANGE_KIND_SHUFFLE && n < max;
         if (is_wanted && map_get(&seen, hash, has_job, key.job) == NULL) {
             jobs = mem_grow((void *)jobs, &cap, n + 1, sizeof(char *));
             jobs[n++] = mem_strdup(output->key.job);

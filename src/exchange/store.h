@@ -57,6 +57,9 @@ MUST_USE enum err exchange_store_open(const struct exchange_store_options *optio
 /* NULL ok. Removes shuffle files, keeps results. After all outputs and readers are closed. */
 void exchange_store_close(struct exchange_store *store);
 
+/* Another budget. What is over it goes to files when the next piece comes, not at once. */
+void exchange_store_set_memory(struct exchange_store *store, uint64_t memory_bytes_max);
+
 /* Bytes of outputs in memory, and in shuffle files. */
 uint64_t exchange_store_memory_bytes(struct exchange_store *store);
 uint64_t exchange_store_file_bytes(struct exchange_store *store);
@@ -72,7 +75,7 @@ char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t 
 
 /* ---- writing ---- */
 
-enum exchange_kind { EXCHANGE_SHUFFLE, EXCHANGE_RESULT /* one partition */ };
+enum exchange_kind { EXCHANGE_KIND_SHUFFLE, EXCHANGE_KIND_RESULT /* one partition */ };
 
 struct exchange_output;
 
@@ -80,6 +83,9 @@ struct exchange_output;
 MUST_USE enum err exchange_output_open(struct exchange_store *store, const struct exchange_key *key,
                                        enum exchange_kind kind, uint32_t n_partitions, struct exchange_output **out,
                                        struct error *e);
+
+/* For a result: more than this, at most LIMIT_INLINE_RESULT_BYTES, goes to its file. Before the first piece. */
+void exchange_output_limit(struct exchange_output *output, uint64_t inline_bytes_max);
 
 /*
  * Adds a piece to a partition, and takes the reference, also on failure. A `shared` one (the schema, the end) is in many
@@ -91,7 +97,8 @@ MUST_USE enum err exchange_output_append(struct exchange_output *output, uint32_
 
 /*
  * From now on it can be read. `tallies`, one for each partition, must agree with what was appended. A result of more than
- * LIMIT_INLINE_RESULT_BYTES is in its file then; a smaller one stays in memory, to be sent along. Once.
+ * LIMIT_INLINE_RESULT_BYTES (see exchange_output_limit) is in its file then; a smaller one stays in memory, to be sent
+ * along. Once.
  */
 MUST_USE enum err exchange_output_finish(struct exchange_output *output, const struct ipc_tally *tallies,
                                          struct error *e);

@@ -38,7 +38,8 @@ struct exchange_output {
     struct list link; /* in the store's list, oldest first; under the store's lock */
     atomic_uint refs; /* the table's, the writer's, each reader's, a spiller's */
     _Atomic uint64_t memory_bytes;
-    int64_t finished_wall_ms; /* of a result; set before it can be found */
+    int64_t finished_wall_ms;  /* of a result; set before it can be found */
+    uint64_t inline_bytes_max; /* of a result: more goes to its file */
 
     pthread_mutex_t lock; /* for all below */
     pthread_cond_t quiet; /* nobody is spilling */
@@ -53,7 +54,7 @@ struct exchange_output {
 struct exchange_store {
     char *shuffle_folder;
     char *result_folder;
-    uint64_t memory_bytes_max;
+    _Atomic uint64_t memory_bytes_max;
     struct siphash_key hash_key;
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t file_bytes;

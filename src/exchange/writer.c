@@ -9,6 +9,7 @@ struct exchange_writer {
     struct ipc_format *format;
     struct scatter *scatter;
     struct ipc_writer *streams; /* one for each partition */
+    uint64_t bytes;             /* of all messages that were made of rows */
     bool is_taken;
 };
 
@@ -20,6 +21,7 @@ struct target {
 static enum err keep(void *context, struct block *message, struct error *e)
 {
     struct target *target = context;
+    target->writer->bytes += message->n;
     return exchange_output_append(target->writer->output, target->partition, message, false, e);
 }
 
@@ -61,8 +63,12 @@ static enum err open_parts(struct exchange_writer *writer, const struct ArrowSch
     for (uint32_t i = 0; i < options->scatter.n_partitions; i++) {
         ipc_writer_init(&writer->streams[i], writer->format, options->is_compressed);
     }
-    return exchange_output_open(options->store, &options->key, options->kind, options->scatter.n_partitions,
-                                &writer->output, e);
+    err = exchange_output_open(options->store, &options->key, options->kind, options->scatter.n_partitions,
+                               &writer->output, e);
+    if (err == ERR_OK && options->inline_bytes_max > 0) {
+        exchange_output_limit(writer->output, options->inline_bytes_max);
+    }
+    return err;
 }
 
 enum err exchange_writer_open(const struct exchange_writer_options *options, const struct ArrowSchema *schema,
@@ -97,6 +103,11 @@ void exchange_writer_close(struct exchange_writer *writer)
 enum err exchange_writer_append(struct exchange_writer *writer, const struct ArrowArray *batch, struct error *e)
 {
     return scatter_append(writer->scatter, batch, e);
+}
+
+uint64_t exchange_writer_bytes(const struct exchange_writer *writer)
+{
+    return writer->bytes;
 }
 
 enum err exchange_writer_finish(struct exchange_writer *writer, struct ipc_tally *out_tallies, struct error *e)

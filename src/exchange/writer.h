@@ -14,9 +14,10 @@
 struct exchange_writer_options {
     struct exchange_store *store;
     struct exchange_key key;
-    enum exchange_kind kind; /* EXCHANGE_RESULT: with SCATTER_ONE */
+    enum exchange_kind kind; /* EXCHANGE_KIND_RESULT: with SCATTER_ONE */
     struct scatter_options scatter;
-    bool is_compressed; /* LZ4, where it pays: for links slower than a few hundred MB/s */
+    uint64_t inline_bytes_max; /* of a result that is to be taken: a larger one goes to its file; 0: the most */
+    bool is_compressed;        /* LZ4, where it pays: for links slower than a few hundred MB/s */
 };
 
 struct exchange_writer;
@@ -31,6 +32,9 @@ void exchange_writer_close(struct exchange_writer *writer);
 /* Errors as those of scatter_append and exchange_output_append; after one, it can only be closed. */
 MUST_USE enum err exchange_writer_append(struct exchange_writer *writer, const struct ArrowArray *batch,
                                          struct error *e);
+
+/* Bytes of all partitions so far, without rows that wait for more. */
+uint64_t exchange_writer_bytes(const struct exchange_writer *writer);
 
 /*
  * All rows are there: from now on others can read them. `out_tallies` has one place for each partition. Partitions

@@ -15,6 +15,10 @@ void exec_outcome_deinit(struct exec_outcome *out)
 {
     buf_deinit(&out->message);
     buf_deinit(&out->result);
+    buf_deinit(&out->output.ipc);
+    mem_free(out->output.partitions);
+    buf_deinit(&out->plan);
+    mem_free(out->lost);
     *out = (struct exec_outcome){0};
 }
 
@@ -97,6 +101,15 @@ struct executor *executor_set_find(const struct executor_set *set, const char *n
     return NULL;
 }
 
+void executor_set_drop_job(const struct executor_set *set, const char *job_id)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->list[i]->drop_job != NULL) {
+            set->list[i]->drop_job(set->list[i], job_id);
+        }
+    }
+}
+
 uint32_t executor_set_count(const struct executor_set *set)
 {
     return set->count;
@@ -121,13 +134,23 @@ static const char *stop_text(enum stop_reason reason)
     return texts[reason];
 }
 
+/* Of a success that comes too late. */
+static void drop_results(struct exec_outcome *out)
+{
+    buf_reset(&out->result);
+    buf_reset(&out->plan);
+    buf_deinit(&out->output.ipc);
+    mem_free(out->output.partitions);
+    out->output = (struct exec_output){0};
+}
+
 /* The last word about a run, after the executor's own. */
 static void settle(const struct exec_task *task, const struct exec_stop *stop, struct exec_outcome *out)
 {
     enum stop_reason reason = exec_stop_reason(stop);
     if (reason == STOP_TIMEOUT) {
         if (out->is_success) {
-            buf_reset(&out->result);
+            drop_results(out);
         }
         exec_fail(out, false, "timed out after %" PRIu32 " ms", task->timeout_ms);
     } else if (reason != STOP_NONE && !out->is_success) {

@@ -44,8 +44,31 @@ int exec_stop_fd(struct exec_stop *stop);
 /* Waits until it is fired or the time is over. True if it is fired. */
 bool exec_stop_wait(struct exec_stop *stop, int64_t ms);
 
-/* Told how far a run is: a fraction from 0 to 1, rows and bytes so far. Called on the thread that runs it; must not block. */
+/*
+ * Told how far a run is: a fraction from 0 to 1, rows and bytes so far. Called on a thread of the executor's choice, one
+ * call at a time, and never after the run has returned; must not block.
+ */
 typedef void exec_progress_fn(void *context, double fraction, uint64_t rows, uint64_t bytes);
+
+/* One partition of a map output. */
+struct exec_partition {
+    uint32_t number;
+    uint64_t bytes;
+    uint64_t rows;
+    uint64_t batches;
+    uint64_t checksum;
+};
+
+/* A map output that a task reads: this attempt, of a task of the same job, and of it these partitions. */
+struct exec_source {
+    uint64_t stage;
+    uint64_t task;
+    uint32_t attempt;
+    const char *worker_id;
+    const char *address;
+    const struct exec_partition *partitions;
+    uint32_t n_partitions;
+};
 
 struct exec_task {
     const char *job_id;
@@ -59,8 +82,33 @@ struct exec_task {
     const char *task_key;        /* the same over all attempts */
     uint32_t timeout_ms;         /* 0: none */
     uint32_t kill_grace_ms;
+    const struct exec_source *sources; /* by stage, in the order in which the stage names them */
+    uint32_t n_sources;
     exec_progress_fn *on_progress; /* NULL ok */
     void *progress_context;        /* for on_progress */
+};
+
+enum exec_output_kind {
+    EXEC_OUTPUT_NONE,
+    EXEC_OUTPUT_MAP,    /* partitions that lie on this worker */
+    EXEC_OUTPUT_RESULT, /* rows for the client: in `ipc`, or, if that is empty, on this worker */
+};
+
+/* What a run leaves for others, to be registered with its success. */
+struct exec_output {
+    enum exec_output_kind kind;
+    struct exec_partition *partitions; /* of a map: `number` is the index. From mem_alloc */
+    uint32_t n_partitions;
+    struct buf ipc; /* of a result that is small enough: an Arrow stream */
+    uint64_t rows;  /* of a result */
+    uint64_t bytes;
+};
+
+/* A map output of the same job that could not be read. */
+struct exec_lost {
+    uint64_t stage;
+    uint64_t task;
+    uint32_t attempt;
 };
 
 struct exec_outcome {
@@ -70,6 +118,10 @@ struct exec_outcome {
     struct buf result;  /* JSON; empty: none */
     uint64_t rows;
     uint64_t bytes;
+    struct exec_output output;
+    struct buf plan;        /* of a planning task: the physical plan to go on with, as JSON */
+    struct exec_lost *lost; /* of a failure: map outputs that could not be read. From mem_alloc */
+    uint32_t n_lost;
 };
 
 void exec_outcome_deinit(struct exec_outcome *out);
@@ -83,6 +135,8 @@ struct executor {
     const char *name; /* "command"; what tasks ask for */
     void (*run)(struct executor *executor, const struct exec_task *task, struct exec_stop *stop,
                 struct exec_outcome *out);
+    /* The job is over: what was kept for its other tasks can go. NULL: nothing is kept. May be called at any time. */
+    void (*drop_job)(struct executor *executor, const char *job_id);
     void (*close)(struct executor *executor); /* frees it; NULL: there is nothing to free */
 };
 
@@ -96,6 +150,8 @@ void executor_set_free(struct executor_set *set); /* closes them; NULL ok */
 /* Takes it over. ERR_EXISTS if there is one of that name: then it is still the caller's, who ends it (executor_close). */
 MUST_USE enum err executor_set_add(struct executor_set *set, struct executor *executor, struct error *e);
 struct executor *executor_set_find(const struct executor_set *set, const char *name); /* NULL: none */
+/* Tells all of them that a job is over. */
+void executor_set_drop_job(const struct executor_set *set, const char *job_id);
 uint32_t executor_set_count(const struct executor_set *set);
 struct executor *executor_set_at(const struct executor_set *set, uint32_t i);
 
@@ -114,9 +170,28 @@ struct exec_options {
 struct executor *executor_command(const struct exec_options *options);
 struct executor *executor_http(const struct exec_options *options);
 struct executor *executor_sleep(void);
+
+struct exchange_store;
+struct exchange_channels;
+struct operators;
+
+struct sql_options {
+    struct exchange_store *store;       /* where outputs are kept; outlives the executor, as do the next two */
+    struct exchange_channels *channels; /* to other workers */
+    const struct operators *operators;  /* NULL: none */
+    const char *worker_id;              /* sources of this worker are read from the store */
+    uint64_t memory_bytes_max;          /* of DuckDB's memory for fragments */
+    uint32_t threads;                   /* of DuckDB's; as many as tasks run at a time */
+    const char *temp_folder;            /* where DuckDB spills to; NULL: it may not */
+};
+
+/* Planning of queries, and the fragments of their plans. DuckDB is opened at the first task. Texts are copied. */
+struct executor *executor_sql(const struct sql_options *options);
+
 /*
- * Loads FILE.so (include/capstan/executor.h). ERR_NOT_FOUND if there is no such file, ERR_INVALID if it is no plug-in, or
- * needs a newer worker.
+ * Loads FILE.so (include/capstan/executor.h). ERR_NOT_FOUND if there is no such file; ERR_PRECONDITION if it is a shared
+ * object without a function capstan_executor_v1, so that it may still have operators (operator.h); ERR_INVALID if it cannot
+ * be loaded or used, or needs a newer worker.
  */
 MUST_USE enum err executor_plugin(const char *path, struct executor **out, struct error *e);
 

@@ -171,7 +171,7 @@ static enum err open_plugin(struct plugin *plugin, const char *path, struct erro
 {
     void *symbol = dlsym(plugin->library, ENTRY);
     if (symbol == NULL) {
-        return error_set(e, ERR_INVALID, "%s is no plug-in: it has no function " ENTRY, path);
+        return error_set(e, ERR_PRECONDITION, "%s is no plug-in: it has no function " ENTRY, path);
     }
     plugin->executor = call_entry(symbol);
     enum err err = check(plugin->executor, path, e);

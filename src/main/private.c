@@ -12,12 +12,14 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "cli/client.h"
 #include "main/folder.h"
 
 extern char **environ;
 
 #define READY_MS_MAX 60000
 #define STOP_MS_MAX 15000
+#define CALL_MS_MAX 10000
 #define ARGS_MAX 128
 #define LOG_TAIL_BYTES 1500
 
@@ -30,7 +32,7 @@ char *const *private_environment(struct arena *arena)
     }
     char **out = arena_alloc(arena, (n + 1) * sizeof *out);
     for (size_t i = 0; i < n; i++) {
-        if (strncmp(environ[i], "CAPSTAN_", 8) != 0) {
+        if (strncmp(environ[i], "CAPSTAN_", 8) != 0 || strncmp(environ[i], "CAPSTAN_DUCKDB=", 15) == 0) {
             out[kept++] = environ[i];
         }
     }
@@ -147,6 +149,28 @@ enum err private_start(struct arena *arena, const struct private_options *option
     out->up.log_path = arena_format(arena, "%s/up.log", out->folder);
     err = member_start(&out->up, e);
     return err == ERR_OK ? wait_until_ready(arena, out, e) : err;
+}
+
+enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source, struct error *e)
+{
+    struct client_options options = {.servers = cluster->address, .patience_ms = CALL_MS_MAX};
+    struct client *client = NULL;
+    struct arena arena = {0};
+    struct pb_put_table_request *request = wire_new(PB_PUT_TABLE_REQUEST, &arena);
+    struct pb_put_table_response *response = NULL;
+    struct client_call call = {
+        .path = "/capstan.v1.Cluster/PutTable", .message = request, .answer = PB_PUT_TABLE_RESPONSE};
+    request->table = wire_new(PB_TABLE, &arena);
+    request->table->name = (char *)name;
+    request->table->source = (char *)source;
+    request->table->format = (char *)"parquet";
+    enum err err = client_open(&options, &client, e);
+    if (err == ERR_OK) {
+        err = client_call(client, &call, &arena, &response, e);
+    }
+    client_close(client);
+    arena_deinit(&arena);
+    return err;
 }
 
 void private_stop(struct private_cluster *cluster)

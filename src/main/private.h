@@ -39,6 +39,10 @@ struct private_cluster {
 MUST_USE enum err private_start(struct arena *arena, const struct private_options *options, struct private_cluster *out,
                                 struct error *e);
 
+/* Makes Parquet files known to it under a name, which `source`, a path or glob, is from then on in SQL. */
+MUST_USE enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source,
+                                    struct error *e);
+
 /* Ends all its processes; the folder stays. */
 void private_stop(struct private_cluster *cluster);
 

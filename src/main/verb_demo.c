@@ -1,5 +1,5 @@
 /*
- * verb_demo.c - a cluster, a tree of tasks, its results: what Capstan does, in a few seconds.
+ * verb_demo.c - a cluster, a tree of tasks, a query over files, their results: what Capstan does, in a few seconds.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/text.h"
 #include "cli/verbs.h"
+#include "main/demo_sales.h"
 #include "main/private.h"
 #include "main/verbs.h"
 
@@ -59,36 +60,86 @@ static enum err write_tree(struct cli *cli, const char *folder, const char **out
     return err;
 }
 
-/* Calls `capstan run` as a person would. */
-static int run_tree(struct cli *cli, const struct private_cluster *cluster, const char *path)
+/* Calls a verb as a person would. `argv` is NULL-terminated and has room for one more. */
+static int run_verb(struct cli *cli, char **argv)
 {
-    char *argv[] = {"capstan", "run", (char *)path, "--server", (char *)cluster->address, "--json"};
-    struct cli_input input = {.table = cli->table,
-                              .argc = cli->wants_json ? 6 : 5,
-                              .argv = argv,
-                              .environment = private_environment(&cli->arena)};
+    struct cli_input input = {.table = cli->table, .argv = argv, .environment = private_environment(&cli->arena)};
     struct cli inner;
     struct error e = {0};
-    int code = cli_parse(&input, &inner, &e) == ERR_OK ? verb_run(&inner) : cli_fail(&inner, &e);
+    while (argv[input.argc] != NULL) {
+        input.argc++;
+    }
+    int code = cli_parse(&input, &inner, &e) == ERR_OK ? inner.verb->run(&inner) : cli_fail(&inner, &e);
+    fflush(inner.out);
     cli_deinit(&inner);
+    return code;
+}
+
+static void say(struct cli *cli, const char *before, int64_t ms, const char *after)
+{
+    struct buf line = {0};
+    buf_text(&line, before);
+    text_duration(&line, ms);
+    buf_text(&line, after);
+    fputs(line.data, cli->err);
+    buf_deinit(&line);
+}
+
+static int show_tree(struct cli *cli, const struct private_cluster *cluster)
+{
+    const char *path = NULL;
+    struct error e = {0};
+    if (write_tree(cli, cluster->folder, &path, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    char *argv[] = {"capstan", "run", (char *)path, "--server", (char *)cluster->address, NULL, NULL};
+    argv[5] = cli->wants_json ? "--json" : NULL;
+    return run_verb(cli, argv);
+}
+
+static enum err make_tables(struct cli *cli, const struct private_cluster *cluster, struct error *e)
+{
+    enum err err = demo_sales_make(cluster->folder, e);
+    if (err == ERR_OK) {
+        err = private_put_table(cluster, "customers",
+                                arena_format(&cli->arena, "%s/customers.parquet", cluster->folder), e);
+    }
+    if (err == ERR_OK) {
+        err = private_put_table(cluster, "sales", arena_format(&cli->arena, "%s/sales-*.parquet", cluster->folder), e);
+    }
+    return err;
+}
+
+static int show_query(struct cli *cli, const struct private_cluster *cluster)
+{
+    struct error e = {0};
+    int64_t began_ms = clock_mono_ms();
+    if (make_tables(cli, cluster, &e) != ERR_OK) {
+        return cli_fail(cli, &e);
+    }
+    say(cli, "\nTwo tables in five Parquet files are written after ", clock_mono_ms() - began_ms,
+        ". This query reads them on both workers,\nwhich send each other the rows that belong together:\n\n");
+    fprintf(cli->err, "%s\n\n", demo_sales_query);
+    began_ms = clock_mono_ms();
+    char *argv[] = {
+        "capstan",   "sql", (char *)demo_sales_query, "--server", (char *)cluster->address, "--output", NULL,
+        "--analyze", NULL};
+    argv[6] = cli->wants_json ? "json" : "table";
+    int code = run_verb(cli, argv);
+    if (code == EXIT_DONE) {
+        say(cli, "\nThe query took ", clock_mono_ms() - began_ms, ".\n");
+    }
     return code;
 }
 
 static int show(struct cli *cli, const struct private_cluster *cluster, int64_t began_ms)
 {
-    const char *path = NULL;
-    struct error e = {0};
-    struct buf line = {0};
-    buf_format(&line, "A coordinator and %d workers are up after ", DEMO_WORKERS);
-    text_duration(&line, clock_mono_ms() - began_ms);
-    buf_text(&line, ". This tree of tasks runs on them:\nthree tasks wait for one, one fails and is tried again, "
-                    "one adds up what the others found.\n\n");
-    fputs(line.data, cli->err);
-    buf_deinit(&line);
-    if (write_tree(cli, cluster->folder, &path, &e) != ERR_OK) {
-        return cli_fail(cli, &e);
-    }
-    return run_tree(cli, cluster, path);
+    fprintf(cli->err, "A coordinator and %d workers are up after ", DEMO_WORKERS);
+    say(cli, "", clock_mono_ms() - began_ms,
+        ". This tree of tasks runs on them:\nthree tasks wait for one, one fails and is tried again, "
+        "one adds up what the others found.\n\n");
+    int code = show_tree(cli, cluster);
+    return code == EXIT_DONE ? show_query(cli, cluster) : code;
 }
 
 static void print_end(struct cli *cli, const struct private_cluster *cluster, int code, int64_t began_ms)
@@ -109,7 +160,10 @@ static void print_end(struct cli *cli, const struct private_cluster *cluster, in
 /* Signals wait while the cluster starts and stops, so that it is always stopped; `run` takes them in between. */
 int verb_demo(struct cli *cli)
 {
-    struct private_options options = {.workers = DEMO_WORKERS, .slots = DEMO_SLOTS};
+    /* The tables are small, and left alone Capstan would ask one worker and send the customers to everybody. */
+    static const char *const settings[] = {"single_task_bytes=0", "broadcast_bytes=0"};
+    struct private_options options = {
+        .workers = DEMO_WORKERS, .slots = DEMO_SLOTS, .settings = settings, .n_settings = ARRAY_LEN(settings)};
     struct private_cluster cluster;
     struct error e = {0};
     int64_t began_ms = clock_mono_ms();

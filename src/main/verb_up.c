@@ -181,7 +181,7 @@ static struct arguments begin(struct up *up, const char *verb)
 static bool is_for_children(const char *variable)
 {
     static const char *const names[] = {
-        "CAPSTAN_TOKEN=", "CAPSTAN_TOKEN_FILE=", "CAPSTAN_LOG_LEVEL=", "CAPSTAN_LOG_FORMAT="};
+        "CAPSTAN_TOKEN=", "CAPSTAN_TOKEN_FILE=", "CAPSTAN_LOG_LEVEL=", "CAPSTAN_LOG_FORMAT=", "CAPSTAN_DUCKDB="};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strncmp(variable, names[i], strlen(names[i])) == 0) {
             return true;
@@ -279,6 +279,10 @@ static void plan_worker(struct up *up, uint32_t number, char *const *environment
         add_option(&args, "--advertise", arena_format(arena, "%s:0", host_of(arena, up->advertise)));
     }
     add_option(&args, "--data", arena_format(arena, "%s/worker-%u", up->data, number));
+    if (cli_is_given(up->cli, "memory")) {
+        int64_t share = cli_number(up->cli, "memory") / cli_number(up->cli, "workers");
+        add_option(&args, "--memory", arena_format(arena, "%lld", (long long)share));
+    }
     up->worker_ids[up->n_members] = id;
     member_init(&up->members[up->n_members++], arena_format(arena, "worker %u", number), args.argv, environment);
 }

@@ -18,11 +18,10 @@
 #include "cli/client.h"
 #include "cli/value.h"
 #include "cli/version.h"
-#include "exec/executor.h"
 #include "http/http.h"
-#include "main/folder.h"
 #include "main/verbs.h"
 #include "main/worker_http.h"
+#include "main/worker_parts.h"
 #include "worker/worker.h"
 
 #define JOIN_MAX 64
@@ -95,79 +94,6 @@ static enum err find_id(struct cli *cli, const char **out, struct error *e)
 
 /* ---- what it can do ---- */
 
-static bool is_listed(const char *list, const char *name)
-{
-    char part[LIMIT_NAME_BYTES + 1];
-    for (uint32_t i = 0; value_list_at(list, i, part, sizeof part); i++) {
-        if (strcmp(part, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum err add_executor(struct cli *cli, struct executor_set *set, struct executor *executor, struct error *e)
-{
-    const char *wanted = cli_text(cli, "executors");
-    if (wanted != NULL && !is_listed(wanted, executor->name)) {
-        executor_close(executor);
-        return ERR_OK;
-    }
-    enum err err = executor_set_add(set, executor, e);
-    if (err != ERR_OK) {
-        executor_close(executor);
-    }
-    return err;
-}
-
-static enum err add_plugins(struct cli *cli, struct executor_set *set, struct error *e)
-{
-    uint32_t n = 0;
-    const char *const *paths = cli_list(cli, "plugin", &n);
-    enum err err = ERR_OK;
-    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
-        struct executor *executor = NULL;
-        err = executor_plugin(paths[i], &executor, e);
-        if (err == ERR_OK) {
-            err = add_executor(cli, set, executor, e);
-        }
-    }
-    return err;
-}
-
-/* That every executor which was asked for is there. */
-static enum err check_executors(struct cli *cli, const struct executor_set *set, struct error *e)
-{
-    const char *wanted = cli_text(cli, "executors");
-    char name[LIMIT_NAME_BYTES + 1];
-    for (uint32_t i = 0; wanted != NULL && value_list_at(wanted, i, name, sizeof name); i++) {
-        if (executor_set_find(set, name) == NULL) {
-            error_set(e, ERR_INVALID, "there is no executor '%s'", name);
-            error_hint(e, "there are command, http, sleep, and what --plugin loads");
-            return ERR_INVALID;
-        }
-    }
-    return ERR_OK;
-}
-
-static enum err make_executors(struct cli *cli, struct executor_set *set, struct error *e)
-{
-    struct exec_options options = {.http_deny_private = cli_flag(cli, "http-deny-private"),
-                                   .work_dir = arena_format(&cli->arena, "%s/" WORKER_DIR_WORK, cli_text(cli, "data"))};
-    options.pass_env = cli_list(cli, "pass-env", &options.n_pass_env);
-    enum err err = add_executor(cli, set, executor_command(&options), e);
-    if (err == ERR_OK) {
-        err = add_executor(cli, set, executor_http(&options), e);
-    }
-    if (err == ERR_OK) {
-        err = add_executor(cli, set, executor_sleep(), e);
-    }
-    if (err == ERR_OK) {
-        err = add_plugins(cli, set, e);
-    }
-    return err == ERR_OK ? check_executors(cli, set, e) : err;
-}
-
 static bool has_capability(struct cli *cli, const char *name)
 {
     uint32_t n = 0;
@@ -196,8 +122,11 @@ static void write_labels(struct cli *cli, struct buf *out)
     buf_char(out, ']');
 }
 
-/* {"cpu_cores": 8, "gpu": "nvidia", "labels": ["ml"]}: a value that is a number is one, any other a text. */
-static enum err make_capabilities(struct cli *cli, const char **out, struct error *e)
+/*
+ * {"cpu_cores": 8, "engine": "duckdb-...", "gpu": "nvidia", "labels": ["ml"]}: a value that is a number is one, any other a
+ * text.
+ */
+static enum err make_capabilities(struct cli *cli, const char *engine, const char **out, struct error *e)
 {
     uint32_t n = 0;
     const char *const *pairs = cli_list(cli, "capability", &n);
@@ -210,6 +139,10 @@ static enum err make_capabilities(struct cli *cli, const char **out, struct erro
     }
     if (cli_is_given(cli, "memory")) {
         buf_format(&json, "%s\"memory_bytes\":%lld", json.n > 1 ? "," : "", (long long)cli_number(cli, "memory"));
+    }
+    if (engine != NULL) {
+        buf_text(&json, json.n > 1 ? ",\"engine\":" : "\"engine\":");
+        json_write_text(&json, engine);
     }
     for (uint32_t i = 0; i < n; i++) {
         size_t name_n = strcspn(pairs[i], "=");
@@ -230,21 +163,11 @@ static enum err make_capabilities(struct cli *cli, const char **out, struct erro
         *out = arena_strdup(&cli->arena, json.data);
     } else {
         error_set(e, err, "the capabilities make no sense: %s", e->message);
-        error_hint(e, "each --capability needs a name of its own; 'labels' come from --label");
+        error_hint(e, "each --capability needs a name of its own; 'labels' come from --label, 'engine' from DuckDB");
     }
     json_free(checked);
     buf_deinit(&json);
     return err;
-}
-
-/* No custom operator is built into this worker, so none that is required is there. */
-static enum err check_operators(struct cli *cli, struct error *e)
-{
-    const char *wanted = cli_text(cli, "require-ops");
-    if (wanted == NULL) {
-        return ERR_OK;
-    }
-    return error_set(e, ERR_INVALID, "required custom operators are not registered on this worker: %s", wanted);
 }
 
 /* ---- the way to the end ---- */
@@ -298,12 +221,10 @@ static int wait_for_end(struct worker *worker, const sigset_t *signals, struct h
     return code;
 }
 
-static enum err fill_options(struct cli *cli, struct worker_options *out, struct error *e)
+static enum err fill_join(struct cli *cli, struct worker_options *out, struct error *e)
 {
     const char **join = arena_alloc(&cli->arena, JOIN_MAX * sizeof *join);
     char address[VALUE_ADDRESS_BYTES];
-    struct client_options credentials = {0};
-    int64_t slots = cli_number(cli, "slots");
     for (uint32_t i = 0; value_list_at(cli_text(cli, "join"), i, address, sizeof address); i++) {
         if (i == JOIN_MAX) {
             return error_set(e, ERR_INVALID, "too many coordinators to join: at most %d", JOIN_MAX);
@@ -311,11 +232,12 @@ static enum err fill_options(struct cli *cli, struct worker_options *out, struct
         join[out->n_join++] = arena_strdup(&cli->arena, address);
     }
     out->join = join;
-    out->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
-    out->listen = cli_text(cli, "listen");
-    out->advertise = cli_text(cli, "advertise");
-    out->data_dir = cli_text(cli, "data");
-    out->version = CAPSTAN_VERSION;
+    return ERR_OK;
+}
+
+static enum err fill_credentials(struct cli *cli, struct worker_options *out, struct error *e)
+{
+    struct client_options credentials = {0};
     enum err err = cli_credentials(cli, &credentials, e);
     out->token = credentials.token;
     out->tls = credentials.tls;
@@ -324,25 +246,66 @@ static enum err fill_options(struct cli *cli, struct worker_options *out, struct
     out->tls_key_pem = credentials.tls_key_pem;
     out->listen_cert_pem = credentials.tls_cert_pem;
     out->listen_key_pem = credentials.tls_key_pem;
+    return err;
+}
+
+static void fill_parts(struct cli *cli, struct worker_options *out, const struct worker_parts *parts)
+{
+    uint32_t n = operators_count(parts->operators);
+    const char **ops = arena_alloc(&cli->arena, n * sizeof *ops);
+    for (uint32_t i = 0; i < n; i++) {
+        ops[i] = operators_name(parts->operators, i);
+    }
+    out->ops = ops;
+    out->n_ops = n;
+    out->executors = parts->executors;
+    out->store = parts->store;
+}
+
+/* What can be wrong with the command line alone comes first, before the data folder is made. */
+static enum err prepare(struct cli *cli, struct worker_options *out, struct worker_parts *parts, struct error *e)
+{
+    int64_t slots = cli_number(cli, "slots");
+    out->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
+    out->listen = cli_text(cli, "listen");
+    out->advertise = cli_text(cli, "advertise");
+    out->version = CAPSTAN_VERSION;
+    enum err err = fill_join(cli, out, e);
     if (err == ERR_OK) {
-        err = make_capabilities(cli, &out->capabilities_json, e);
+        err = fill_credentials(cli, out, e);
     }
     if (err == ERR_OK) {
-        err = check_operators(cli, e);
+        err = worker_parts_prepare(cli, parts, e);
     }
     if (err == ERR_OK) {
-        err = folder_make(out->data_dir, e);
+        err = make_capabilities(cli, parts->engine, &out->capabilities_json, e);
     }
-    return err == ERR_OK ? find_id(cli, &out->worker_id, e) : err;
+    if (err == ERR_OK) {
+        err = worker_parts_take_folder(cli, parts, e);
+    }
+    if (err == ERR_OK) {
+        err = find_id(cli, &out->worker_id, e);
+    }
+    if (err == ERR_OK) {
+        err = worker_parts_open(cli, out->worker_id, out->slots, parts, e);
+    }
+    if (err == ERR_OK) {
+        fill_parts(cli, out, parts);
+    }
+    return err;
 }
 
 /* Serves until the worker has ended. A worker that could not open its HTTP address does not begin. */
-static int run(struct cli *cli, struct worker *worker, const sigset_t *signals)
+static int run(struct cli *cli, struct worker *worker, const struct worker_parts *parts, const sigset_t *signals)
 {
     struct http_server *http = NULL;
     struct error e = {0};
     const char *listen = cli_text(cli, "http");
-    if (listen != NULL && worker_http_open(worker, listen, &http, &e) != ERR_OK) {
+    struct worker_http context = {.worker = worker,
+                                  .channels = parts->channels,
+                                  .operators = parts->operators,
+                                  .required_ops = cli_text(cli, "require-ops")};
+    if (listen != NULL && worker_http_open(&context, listen, &http, &e) != ERR_OK) {
         worker_stop_now(worker);
         (void)wait_for_end(worker, signals, NULL);
         return cli_fail(cli, &e);
@@ -356,6 +319,7 @@ static int run(struct cli *cli, struct worker *worker, const sigset_t *signals)
 int verb_worker(struct cli *cli)
 {
     struct worker_options options = {0};
+    struct worker_parts parts = {0};
     struct worker *worker = NULL;
     struct error e = {0};
     sigset_t signals;
@@ -366,16 +330,13 @@ int verb_worker(struct cli *cli)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    struct executor_set *executors = executor_set_new();
-    options.executors = executors;
-    if (fill_options(cli, &options, &e) == ERR_OK && make_executors(cli, executors, &e) == ERR_OK &&
-        worker_start(&options, &worker, &e) == ERR_OK) {
-        log_info("start", "worker %s with %u slots, executors: %u, data in %s", options.worker_id, options.slots,
-                 executor_set_count(executors), options.data_dir);
-        code = run(cli, worker, &signals);
+    if (prepare(cli, &options, &parts, &e) == ERR_OK && worker_start(&options, &worker, &e) == ERR_OK) {
+        log_info("start", "worker %s with %u slots, executors: %u, operators: %u, data in %s", options.worker_id,
+                 options.slots, executor_set_count(parts.executors), options.n_ops, cli_text(cli, "data"));
+        code = run(cli, worker, &parts, &signals);
     } else {
         code = cli_fail(cli, &e);
     }
-    executor_set_free(executors);
+    worker_parts_close(&parts);
     return code;
 }

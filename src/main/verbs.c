@@ -10,6 +10,7 @@
 #define WORKERS_MAX 64
 #define SLOTS_MAX 1000
 #define VERBS_MAX 64
+#define MEMORY_MIN 64000000 /* DuckDB cannot do much with less */
 
 #define OPTIONS(list) .options = (list), .n_options = ARRAY_LEN(list)
 
@@ -18,6 +19,7 @@ static const struct option up_options[] = {
     {"workers", 0, false, OPTION_NUMBER, "N", "2", 0, WORKERS_MAX, "how many workers to run"},
     {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX,
      "tasks that each worker runs at one time; else the number of cores"},
+    {"memory", 0, false, OPTION_SIZE, "SIZE", NULL, MEMORY_MIN, 0, "for SQL, of all workers together; else 2GB each"},
     {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0,
      "sqlite:PATH or postgres://USER@HOST/DB; else sqlite in the data folder"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
@@ -52,11 +54,13 @@ static const struct option worker_options[] = {
      "where they find it; else where it listens. Needed with 0.0.0.0 and [::]; port 0: the one it listens on"},
     {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "serve /healthz and /metrics here"},
     {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data/worker", 0, 0, "its own folder; made if it is missing"},
-    {"memory", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "memory for tasks; offered as the capability memory_bytes"},
+    {"memory", 0, false, OPTION_SIZE, "SIZE", "2GB", MEMORY_MIN, 0,
+     "memory for SQL: half for DuckDB, a quarter for rows between workers; offered as the capability memory_bytes"},
     {"executors", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "offer only these; else all that there are"},
     {"capability", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "something that tasks can require"},
     {"label", 0, true, OPTION_TEXT, "LABEL", NULL, 0, 0, "one of the capability 'labels'"},
-    {"plugin", 0, true, OPTION_FILE, "FILE.so", NULL, 0, 0, "load an executor (include/capstan/executor.h)"},
+    {"plugin", 0, true, OPTION_FILE, "FILE.so", NULL, 0, 0,
+     "load an executor, or custom operators (include/capstan/executor.h, operator.h)"},
     {"require-ops", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "do not start without these custom operators"},
     {"pass-env", 0, true, OPTION_TEXT, "NAME", NULL, 0, 0, "a variable that commands get from the worker's own"},
     {"http-deny-private", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "the http executor refuses private addresses"},
@@ -72,8 +76,19 @@ static const struct option bench_options[] = {
     {"tasks", 0, false, OPTION_NUMBER, "N", NULL, 1, 10000000, "how many; else 50000 for tasks, 200 for latency"},
     {"batch", 0, false, OPTION_NUMBER, "N", "1000", 1, 100000, "tasks: tasks of one job"},
     {"clients", 0, false, OPTION_NUMBER, "N", "4", 1, 256, "tasks: threads that submit"},
+    {"scale", 0, false, OPTION_TEXT, "X", NULL, 0, 0,
+     "sql: size of the tables, 1 being 6 million lines; else 1, with --single 0.01"},
+    {"queries", 0, false, OPTION_TEXT, "N,...", NULL, 0, 0, "sql: only these, such as 1,3,22"},
+    {"repeat", 0, false, OPTION_NUMBER, "N", "5", 1, 1000, "sql, shuffle: runs of which the median counts"},
+    {"data", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0, "sql: keep the tables here, and use those that are here"},
+    {"forced", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "sql: cut queries into stages whatever the size of the tables"},
+    {"single", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
+     "sql: small tables, one task each: what a query costs at least"},
+    {"gain", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "sql: one worker and two, beside one thread and two"},
+    {"verbose", 'v', false, OPTION_FLAG, NULL, NULL, 0, 0, "sql: where the time went"},
+    {"rows", 0, false, OPTION_NUMBER, "N", "6000000", 1000, 1000000000, "shuffle: how many rows to move"},
     {"workers", 0, false, OPTION_NUMBER, "N", "2", 1, WORKERS_MAX, "workers of the private cluster"},
-    {"slots", 0, false, OPTION_NUMBER, "N", "256", 1, SLOTS_MAX, "of each of its workers"},
+    {"slots", 0, false, OPTION_NUMBER, "N", NULL, 1, SLOTS_MAX, "of each of its workers; else 256, sql and shuffle: 1"},
     {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0, "its store; else SQLite in a temporary folder"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of its coordinator"},
     {"keep", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "keep its folder"},
@@ -96,10 +111,11 @@ const struct verb main_verbs[] = {
      .run = verb_up},
     {.name = "demo",
      .usage = "",
-     .summary = "show it: a private cluster, a tree of tasks, its results",
+     .summary = "show it: a private cluster, a tree of tasks, a query, their results",
      .help =
          "Starts a coordinator and two workers in a temporary folder, runs a small tree of tasks with dependencies, a "
-         "fan, a template and a retry, prints the results and how long it took, and stops everything.",
+         "fan, a template and a retry, and a query that joins two tables in Parquet files on both workers, prints the "
+         "results and how long it took, and stops everything.",
      .example = "capstan demo",
      OPTIONS(demo_options),
      .run = verb_demo},
@@ -137,14 +153,16 @@ const struct verb main_verbs[] = {
      OPTIONS(store_options),
      .run = verb_store},
     {.name = "bench",
-     .usage = "tasks|latency [--store URL] [--tasks N] [--workers N]",
+     .usage = "tasks|latency|sql|shuffle [--store URL] [--workers N] [--slots N]",
      .summary = "measure this installation",
      .help =
          "tasks: how many tasks that do nothing go through per second. latency: how long one takes, from the submit to "
-         "the result being seen. Without --server it starts a private cluster and stops it afterwards. The conditions "
-         "are printed with the figures.",
-     .example = "capstan bench tasks --store postgres://capstan@127.0.0.1/bench --json",
-     .actions = "tasks|latency",
+         "the result being seen. sql: the 22 queries of TPC-H beside DuckDB alone. shuffle: rows from workers to workers "
+         "beside Parquet files. Without --server it starts a private cluster and stops it afterwards; sql and shuffle "
+         "always do. The conditions are printed with the figures.",
+     .example = "capstan bench tasks --store postgres://capstan@127.0.0.1/bench --json\n"
+                "capstan bench sql --scale 1 --verbose",
+     .actions = "tasks|latency|sql|shuffle",
      .args_min = 1,
      .args_max = 1,
      .groups = VERB_CLIENT,

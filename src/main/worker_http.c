@@ -1,25 +1,37 @@
 #include "main/worker_http.h"
 
+#include <string.h>
+
 #include "base/json.h"
 #include "http/http.h"
 #include "http/metric.h"
+#include "main/worker_parts.h"
 #include "worker/worker.h"
 
 static void serve_health(void *context, struct http_request *request, struct http_answer *answer)
 {
+    const struct worker_http *http = context;
     struct worker_stats stats;
+    struct buf missing = {0};
     UNUSED(request);
-    worker_stats(context, &stats);
+    worker_stats(http->worker, &stats);
+    worker_parts_missing_ops(http->operators, http->required_ops, &missing);
+    const char *status = missing.n > 0 ? "operators missing" : stats.is_draining ? "draining" : "ok";
     answer->type = "application/json";
-    answer->status = stats.is_draining ? 503 : 200;
-    buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":",
-               stats.is_draining ? "draining" : "ok", stats.is_registered ? "true" : "false", stats.slots, stats.busy);
+    answer->status = strcmp(status, "ok") == 0 ? 200 : 503;
+    buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":", status,
+               stats.is_registered ? "true" : "false", stats.slots, stats.busy);
     if (stats.is_accepted) {
         json_write_text(&answer->body, stats.leader);
     } else {
         buf_text(&answer->body, "null");
     }
+    if (missing.n > 0) {
+        buf_text(&answer->body, ",\"missing\":");
+        json_write_text(&answer->body, missing.data);
+    }
     buf_text(&answer->body, "}\n");
+    buf_deinit(&missing);
 }
 
 static void write_slots(struct buf *out, const struct worker_stats *stats)
@@ -39,14 +51,29 @@ static void write_attempts(struct buf *out, const struct worker_stats *stats)
     metric_value(out, "capstan_task_attempts_total", "outcome=\"stopped\"", (double)stats->stopped_total);
 }
 
+static void write_shuffle(struct buf *out, const struct worker_stats *stats, uint64_t fetched_bytes)
+{
+    metric_family(
+        out, "capstan_shuffle_bytes_total", METRIC_COUNTER,
+        "Bytes of map outputs and results that were fetched from other workers (in), or from this one (out).");
+    metric_value(out, "capstan_shuffle_bytes_total", "direction=\"in\"", (double)fetched_bytes);
+    metric_value(out, "capstan_shuffle_bytes_total", "direction=\"out\"", (double)stats->shuffle_sent_bytes);
+    metric_family(out, "capstan_shuffle_memory_bytes", METRIC_GAUGE, "Bytes of outputs that are kept in memory.");
+    metric_value(out, "capstan_shuffle_memory_bytes", NULL, (double)stats->shuffle_memory_bytes);
+    metric_family(out, "capstan_shuffle_file_bytes", METRIC_GAUGE, "Bytes of outputs that are kept in files.");
+    metric_value(out, "capstan_shuffle_file_bytes", NULL, (double)stats->shuffle_file_bytes);
+}
+
 static void serve_metrics(void *context, struct http_request *request, struct http_answer *answer)
 {
+    const struct worker_http *http = context;
     struct worker_stats stats;
     UNUSED(request);
-    worker_stats(context, &stats);
+    worker_stats(http->worker, &stats);
     answer->type = METRIC_TYPE;
     write_slots(&answer->body, &stats);
     write_attempts(&answer->body, &stats);
+    write_shuffle(&answer->body, &stats, exchange_channels_bytes(http->channels));
     metric_family(&answer->body, "capstan_stale_reports_total", METRIC_COUNTER, "Reports that were not accepted.");
     metric_value(&answer->body, "capstan_stale_reports_total", NULL, (double)stats.refused_total);
     metric_family(&answer->body, "capstan_worker_unreported", METRIC_GAUGE,
@@ -65,9 +92,10 @@ static const struct http_route routes[] = {
     {"GET", "/metrics", serve_metrics},
 };
 
-enum err worker_http_open(struct worker *worker, const char *listen, struct http_server **out, struct error *e)
+enum err worker_http_open(const struct worker_http *context, const char *listen, struct http_server **out,
+                          struct error *e)
 {
     struct http_server_options options = {
-        .listen = listen, .routes = routes, .n_routes = ARRAY_LEN(routes), .context = worker};
+        .listen = listen, .routes = routes, .n_routes = ARRAY_LEN(routes), .context = (void *)context};
     return http_server_open(&options, out, e);
 }

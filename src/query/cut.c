@@ -34,20 +34,6 @@ static bool add_scan(struct plan_node *node, void *context)
     return true;
 }
 
-static struct physical_plan *single_plan(const struct plan *plan, const char *reason, struct arena *arena)
-{
-    struct physical_plan *physical = arena_zalloc(arena, sizeof *physical);
-    struct physical_stage *stage = arena_zalloc(arena, sizeof *stage);
-    stage->sql = plan->sql;
-    stage->is_deterministic = true;
-    stage->estimate = (struct physical_estimate){.rows = -1, .bytes = -1};
-    stage->what = "the whole query";
-    physical->stages = stage;
-    physical->n_stages = 1;
-    physical->single_reason = arena_strdup(arena, reason);
-    return physical;
-}
-
 /* The ORDER BY that orders the result, if only projections are above it. */
 static const struct plan_node *find_final_order(const struct plan_node *root)
 {
@@ -105,6 +91,12 @@ static enum err cut_all(struct cutter *c, const struct plan *plan, struct physic
         struct close_request request = {.exchange = EXCHANGE_RESULT, .result = plan};
         err = cut__close(c, &root, &request, &last);
     }
+    if (err == ERR_OK && plan->write.sql != NULL) {
+        c->stages = mem_grow(c->stages, &c->cap_stages, c->n_stages + 1, sizeof *c->stages);
+        cut__write_stage(&c->stages[last], &plan->write);
+        c->stages[c->n_stages] = cut__publish_stage(c->n_stages, last, &plan->write, c->arena);
+        c->n_stages++;
+    }
     if (err == ERR_OK) {
         struct physical_plan whole = {.n_stages = c->n_stages, .stages = c->stages};
         struct physical_plan *plan_made = physical__without_unread(&whole, c->arena);
@@ -151,7 +143,7 @@ enum err query_cut(const struct plan *plan, const struct cut_options *options, s
     struct error why = {0};
     const char *reason = reason_for_one_task(plan, options, &total, arena);
     if (reason != NULL) {
-        *out_physical = single_plan(plan, reason, arena);
+        *out_physical = cut__single(plan, reason, arena);
         return ERR_OK;
     }
     struct cutter c = {
@@ -165,7 +157,7 @@ enum err query_cut(const struct plan *plan, const struct cut_options *options, s
     enum err err = cut_all(&c, plan, out_physical);
     cutter_deinit(&c);
     if (err == ERR_PRECONDITION) {
-        *out_physical = single_plan(plan, why.message, arena);
+        *out_physical = cut__single(plan, why.message, arena);
         return ERR_OK;
     }
     return err == ERR_OK ? ERR_OK : error_set(e, err, "%s", why.message);

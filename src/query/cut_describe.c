@@ -146,6 +146,8 @@ static void describe_one(struct buf *out, const struct plan_node *node)
         describe_scan(out, node->as.scan);
     } else if (node->kind == NODE_INPUT) {
         buf_format(out, "rows of %s", node->as.input.name);
+    } else if (node->kind == NODE_CUSTOM) {
+        buf_format(out, "rows of the operator %s", node->as.custom.custom->op);
     } else if (node->kind == NODE_AGGREGATE) {
         describe_aggregate(out, node->as.aggregate);
     } else if (node->kind == NODE_JOIN) {

@@ -106,6 +106,7 @@ enum err cut__cte(struct cutter *c, struct plan_node *node, struct fragment *out
 enum err cut__cte_ref(struct cutter *c, struct plan_node *node, struct fragment *out);
 enum err cut__recursive_cte(struct cutter *c, struct plan_node *node, struct fragment *out);
 enum err cut__delim_get(struct cutter *c, struct plan_node *node, struct fragment *out);
+enum err cut__custom(struct cutter *c, struct plan_node *node, struct fragment *out);
 
 /*
  * Cuts the two sides of a delim join and makes its key side a stage. Writes what the join is to work on; afterwards
@@ -131,13 +132,22 @@ struct close_request {
     uint32_t n_keys;
     const struct order_key *orders; /* of a range exchange, instead of keys */
     uint32_t n_orders;
-    const char *bounds;        /* of a range exchange: the name of a NODE_INPUT that need not be in the tree */
-    const struct plan *result; /* of the last stage: for the result's names */
+    const char *bounds;               /* of a range exchange: the name of a NODE_INPUT that need not be in the tree */
+    const struct plan *result;        /* of the last stage, or of what an operator reads: for the columns' names */
+    const struct plan_custom *custom; /* the operator behind it; or NULL */
 };
 
 /* Ends a fragment as a stage. */
 MUST_USE enum err cut__close(struct cutter *c, const struct fragment *f, const struct close_request *request,
                              uint32_t *out_stage);
+
+/* The query as it was written, in one task: for what cannot be cut, or is too small. */
+struct physical_plan *cut__single(const struct plan *plan, const char *reason, struct arena *arena);
+
+/* Makes the last stage of a query one that writes its rows to files, and the stage behind it that publishes them. */
+void cut__write_stage(struct physical_stage *stage, const struct query_write *write);
+struct physical_stage cut__publish_stage(uint32_t id, uint32_t writers, const struct query_write *write,
+                                         struct arena *arena);
 
 /* A NODE_INPUT that reads a stage with these columns. */
 struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_node *shape, bool is_whole);

@@ -459,6 +459,7 @@ static cut_rule_fn *const rules[N_NODE_KINDS] = {
     [NODE_CTE] = cut__cte,
     [NODE_RECURSIVE_CTE] = cut__recursive_cte,
     [NODE_CTE_REF] = cut__cte_ref,
+    [NODE_CUSTOM] = cut__custom,
 };
 
 enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out)

@@ -161,7 +161,8 @@ static void note_choice(struct cutter *c, const struct fragment *f, struct physi
 enum err cut__close(struct cutter *c, const struct fragment *f, const struct close_request *request,
                     uint32_t *out_stage)
 {
-    struct physical_stage stage = {.id = c->n_stages, .estimate = {.rows = -1, .bytes = -1}};
+    struct physical_stage stage = {
+        .id = c->n_stages, .job_stage = PHYSICAL_NOT_ADDED, .estimate = {.rows = -1, .bytes = -1}};
     struct stage_parts parts = {.c = c, .stage = &stage};
     struct buf sql = {0};
     struct buf what = {0};
@@ -185,7 +186,14 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
         stage.estimate.bytes = f->rows < 0 ? -1 : f->rows * cut__row_bytes(f->node);
         cut__describe(&what, f->node);
         stage.what = arena_strdup(c->arena, what.n > 0 ? what.data : "");
-        note_empty_if(c, f, &stage);
+        if (request->custom != NULL) {
+            /* Nobody knows what an operator does, or whether it needs rows to yield some. */
+            stage.custom =
+                (struct physical_custom){.op = request->custom->op, .config_json = request->custom->config_json};
+            stage.is_deterministic = false;
+        } else {
+            note_empty_if(c, f, &stage);
+        }
         note_repeats(&stage);
         note_choice(c, f, &stage);
         c->stages = mem_grow(c->stages, &c->cap_stages, c->n_stages + 1, sizeof *c->stages);

@@ -95,6 +95,15 @@ static void write_output(struct explainer *x, const struct physical_stage *stage
     if (stage->custom.op != NULL) {
         buf_format(x->out, "; then the operator %s", stage->custom.op);
     }
+    if (stage->write.to != NULL) {
+        buf_format(x->out, "; a file each, %s, for %s", stage->write.format, stage->write.to);
+    }
+    if (stage->publish.to != NULL) {
+        buf_format(x->out, "; the folder %s appears", stage->publish.to);
+    }
+    if (stage->publish.table != NULL) {
+        buf_format(x->out, " as the data set %s", stage->publish.table);
+    }
     buf_char(x->out, '\n');
 }
 

@@ -75,6 +75,19 @@ const char *physical_required_op(const struct physical_stage *stage)
     return stage->custom.op;
 }
 
+const char *physical_write_ending(const struct physical_write *write)
+{
+    static const char *const endings[][3] = {{"csv", "csv.gz", "csv.zst"}, {"json", "json.gz", "json.zst"}};
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+        if (strcmp(write->format, endings[i][0]) == 0) {
+            bool is_gzip = physical__option_is(write->options, "COMPRESSION", "gzip");
+            bool is_zstd = physical__option_is(write->options, "COMPRESSION", "zstd");
+            return endings[i][is_gzip ? 1 : is_zstd ? 2 : 0];
+        }
+    }
+    return "parquet";
+}
+
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena)
 {
     struct physical_plan *rest = arena_zalloc(arena, sizeof *rest);
@@ -225,6 +238,32 @@ static void write_estimate(struct buf *out, bool *is_first, const struct physica
     }
 }
 
+static void write_files(struct buf *out, bool *is_first, const struct physical_stage *stage)
+{
+    if (stage->write.to != NULL) {
+        write_key(out, is_first, "write");
+        buf_text(out, "{\"to\":");
+        json_write_text(out, stage->write.to);
+        buf_text(out, ",\"format\":");
+        json_write_text(out, stage->write.format);
+        if (stage->write.options[0] != '\0') {
+            buf_text(out, ",\"options\":");
+            json_write_text(out, stage->write.options);
+        }
+        buf_char(out, '}');
+    }
+    if (stage->publish.to != NULL) {
+        write_key(out, is_first, "publish");
+        buf_text(out, "{\"to\":");
+        json_write_text(out, stage->publish.to);
+        if (stage->publish.table != NULL) {
+            buf_text(out, ",\"table\":");
+            json_write_text(out, stage->publish.table);
+        }
+        buf_char(out, '}');
+    }
+}
+
 /* What only plans of our own have. */
 static void write_extras(struct buf *out, bool *is_first, const struct physical_plan *plan,
                          const struct physical_stage *stage)
@@ -266,6 +305,9 @@ static void write_stage(struct buf *out, const struct physical_plan *plan, const
     bool is_first = true;
     buf_char(out, '{');
     write_uint(out, &is_first, "id", stage->id);
+    if (stage->job_stage != PHYSICAL_NOT_ADDED) {
+        write_uint(out, &is_first, "job_stage", stage->job_stage);
+    }
     if (stage->n_inputs > 0) {
         write_key(out, &is_first, "inputs");
         write_inputs(out, plan, stage);
@@ -290,6 +332,7 @@ static void write_stage(struct buf *out, const struct physical_plan *plan, const
         buf_text(out, stage->custom.config_json);
         buf_char(out, '}');
     }
+    write_files(out, &is_first, stage);
     write_extras(out, &is_first, plan, stage);
     write_key(out, &is_first, "output");
     write_output(out, &stage->output);
@@ -307,6 +350,13 @@ void physical_write(struct buf *out, const struct physical_plan *plan)
     if (plan->single_reason != NULL) {
         buf_text(out, ",\"single\":");
         json_write_text(out, plan->single_reason);
+    }
+    if (plan->engine != NULL) {
+        buf_text(out, ",\"engine\":");
+        json_write_text(out, plan->engine);
+    }
+    if (plan->first_job_stage > 0) {
+        buf_format(out, ",\"first_job_stage\":%" PRIu32, plan->first_job_stage);
     }
     buf_char(out, '}');
 }

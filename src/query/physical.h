@@ -94,6 +94,27 @@ struct physical_custom {
     const char *config_json;
 };
 
+/*
+ * Files instead of rows: a task writes its rows as one file into a folder beside `to` that belongs to the job, and yields
+ * one row instead, the file's name and its number of rows (file VARCHAR, rows BIGINT). The stage that reads these rows
+ * publishes them. JSON: "write": {"to": "/data/out", "format": "parquet", "options": "COMPRESSION zstd"}.
+ */
+struct physical_write {
+    const char *to;      /* the folder that is there in the end, an absolute path; NULL: nothing is written */
+    const char *format;  /* "parquet", "csv" or "json" */
+    const char *options; /* further options of COPY as SQL, with commas between; "" if none */
+};
+
+/*
+ * The end of a write: the one task of the stage, whose SQL yields the rows that the writers have left, makes the folder
+ * with exactly these files appear as `to`, all at once, and yields one row, how many rows were written (rows BIGINT).
+ * JSON: "publish": {"to": "/data/out", "table": "name"}.
+ */
+struct physical_publish {
+    const char *to;    /* NULL: nothing is published */
+    const char *table; /* the data set that it becomes; NULL: none */
+};
+
 /* Partitions `first` to `last`: what one task reads. */
 struct physical_group {
     uint32_t first;
@@ -118,8 +139,12 @@ struct physical_estimate {
     double bytes;
 };
 
+/* The plan's stage is not in the job yet. */
+#define PHYSICAL_NOT_ADDED UINT32_MAX
+
 struct physical_stage {
-    uint32_t id; /* as in the text; elsewhere in these structs, stages are named by their position */
+    uint32_t id;        /* as in the text; elsewhere in these structs, stages are named by their position */
+    uint32_t job_stage; /* "job_stage": which stage of the job it is already; PHYSICAL_NOT_ADDED: none */
     const char *sql;
     uint32_t n_inputs;
     struct physical_input *inputs;
@@ -127,6 +152,8 @@ struct physical_stage {
     struct physical_split *splits;
     bool is_deterministic;
     struct physical_custom custom;
+    struct physical_write write;
+    struct physical_publish publish;
     struct physical_output output;
     uint32_t n_groups; /* 0: one task per partition */
     struct physical_group *groups;
@@ -141,6 +168,8 @@ struct physical_plan {
     uint32_t n_stages;
     struct physical_stage *stages; /* inputs come before their readers */
     const char *single_reason;     /* NULL, or why the query is one task */
+    const char *engine;            /* "engine": NULL, or what the workers must have that run it (duck_engine) */
+    uint32_t first_job_stage;      /* "first_job_stage": the id that the job gives to the first stage it adds */
 };
 
 /* The name of an exchange, such as "hash". */
@@ -155,8 +184,36 @@ uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage);
 /* Whether the stage must not start, because a choice about it is open. */
 bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage);
 
+/*
+ * Whether the stage is to be added to the job now: it is not there, no choice about it is open, and all that it reads is
+ * there or due as well. Stages are added in the order of the plan; the i-th of them becomes stage `first_job_stage` + i of
+ * the job. If a choice is open, one more follows: a planning task that reads what the choices wait for
+ * (physical_choice.small, each once, in the order of the stages that have the choices) and brings the plan to go on with.
+ */
+bool physical_is_due(const struct physical_plan *plan, uint32_t stage);
+
+/* Notes the stages that are due as added: gives each its `job_stage`. */
+void physical_mark_added(struct physical_plan *plan);
+
+/*
+ * The stages that open choices wait for and that are added or due, each once, in that order. Returns how many: at least
+ * one, if a choice is open.
+ */
+uint32_t physical_awaited(const struct physical_plan *plan, struct arena *arena, uint32_t **out_stages);
+
+/*
+ * The different stages that a stage reads, in the order of its inputs: the order in which its tasks get their sources.
+ * `out_whole` says for each whether tasks get all partitions of it, because an input reads all of it or the stage has
+ * groups; else task i gets partition i, and there are as many tasks as partitions. Returns how many.
+ */
+uint32_t physical_parents(const struct physical_plan *plan, uint32_t stage, struct arena *arena, uint32_t **out_stages,
+                          bool **out_whole);
+
 /* The operators that a worker must have to run the stage: at most one. NULL if none. */
 const char *physical_required_op(const struct physical_stage *stage);
+
+/* How the names of the files end that such a stage writes, such as "parquet" or "csv.gz". */
+const char *physical_write_ending(const struct physical_write *write);
 
 /* Appends the plan as JSON, as in interfaces. */
 void physical_write(struct buf *out, const struct physical_plan *plan);
@@ -189,8 +246,8 @@ void physical_scatter_sql(struct buf *sql, const struct physical_stage *stage, u
 void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n);
 
 /*
- * Where the last statement of the SQL starts. Only the one stage of a query that is not cut may have several; those before
- * the last prepare it, and have no result.
+ * Where the last statement of the SQL starts. Only stages of a query that is not cut may have several (they have no
+ * partitions then); those before the last prepare it, and have no result.
  */
 size_t physical_last_statement(const char *sql);
 

@@ -153,6 +153,58 @@ static void check_readers(struct plan_reader *r)
     }
 }
 
+/* A stage that writes is read by one that publishes the same folder, and by nobody else. */
+static void check_files(struct plan_reader *r, uint32_t at)
+{
+    const struct physical_plan *plan = r->plan;
+    const struct physical_stage *stage = &plan->stages[at];
+    if (stage->write.to != NULL &&
+        (stage->output.exchange != EXCHANGE_GATHER || stage->custom.op != NULL || stage->publish.to != NULL)) {
+        physical__complain(r, stage, "a stage that writes has the exchange gather, and no \"custom\" or \"publish\"");
+    }
+    if (stage->publish.to != NULL &&
+        (stage->output.exchange != EXCHANGE_RESULT || stage->n_inputs != 1 || stage->n_splits > 0 ||
+         stage->custom.op != NULL || plan->stages[stage->inputs[0].stage].write.to == NULL)) {
+        physical__complain(r, stage, "a stage that publishes is the result, and reads one stage that writes");
+    }
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct physical_stage *from = &plan->stages[stage->inputs[i].stage];
+        if (from->write.to != NULL && (stage->publish.to == NULL || strcmp(stage->publish.to, from->write.to) != 0)) {
+            physical__complain(r, stage,
+                               "it reads stage %" PRIu32 ", which writes to %.200s, but does not publish that",
+                               from->id, from->write.to);
+        }
+    }
+}
+
+/* What is in the job already came from an earlier form of this plan, and so did all that it reads. */
+static void check_added(struct plan_reader *r, uint32_t at)
+{
+    const struct physical_plan *plan = r->plan;
+    const struct physical_stage *stage = &plan->stages[at];
+    if (stage->job_stage == PHYSICAL_NOT_ADDED) {
+        return;
+    }
+    if (stage->job_stage >= plan->first_job_stage) {
+        physical__complain(r, stage, "its \"job_stage\" must be below the plan's \"first_job_stage\"");
+    }
+    for (uint32_t i = 0; i < at; i++) {
+        if (plan->stages[i].job_stage == stage->job_stage) {
+            physical__complain(r, stage, "stage %" PRIu32 " has the same \"job_stage\"", plan->stages[i].id);
+        }
+    }
+    for (uint32_t i = 0; i < stage->n_inputs; i++) {
+        const struct physical_stage *from = &plan->stages[stage->inputs[i].stage];
+        if (from->job_stage == PHYSICAL_NOT_ADDED) {
+            physical__complain(r, stage, "it has a \"job_stage\", but stage %" PRIu32 ", which it reads, has none",
+                               from->id);
+        }
+    }
+    if (physical_is_waiting(plan, at)) {
+        physical__complain(r, stage, "it has a \"job_stage\", but a choice about it is open");
+    }
+}
+
 /* Moves the stages into an order in which inputs come first: `order` says which comes where. */
 static void apply_order(struct plan_reader *r, const uint32_t *order)
 {
@@ -224,6 +276,8 @@ void physical__check(struct plan_reader *r)
     for (uint32_t i = 0; i < n; i++) {
         check_tasks(r, &r->plan->stages[i]);
         check_bounds(r, &r->plan->stages[i]);
+        check_files(r, i);
+        check_added(r, i);
     }
     for (uint32_t i = 0; i < n && r->n_errors == 0; i++) {
         check_gather(r, i);

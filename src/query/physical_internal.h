@@ -33,6 +33,9 @@ void physical__check(struct plan_reader *r);
 /* The plan without stages that nobody reads and that are not the result. Ids stay, positions change. */
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena);
 
+/* Whether options of COPY, such as "HEADER, COMPRESSION 'gzip'", have one of that name with that value, in any case. */
+bool physical__option_is(const char *options, const char *name, const char *value);
+
 /* Splits a key of a range exchange, such as "c0 DESC NULLS LAST": returns the expression's length, and the order. */
 size_t physical__key_order(const char *key, const char **out_order);
 

@@ -97,6 +97,16 @@ static bool read_id(struct plan_reader *r, const struct physical_stage *stage, c
     return is_good;
 }
 
+/* Which stage of a job it is. */
+static void read_job_stage(struct plan_reader *r, const struct physical_stage *stage, const struct json *node,
+                           const char *what, uint32_t *out)
+{
+    uint64_t number = 0;
+    if (read_number(r, stage, node, what, LIMIT_STAGES_PER_JOB, &number)) {
+        *out = (uint32_t)number;
+    }
+}
+
 static bool read_flag(struct plan_reader *r, const struct physical_stage *stage, const struct json *object,
                       const char *key, bool otherwise)
 {
@@ -342,6 +352,49 @@ static void read_custom(struct plan_reader *r, struct physical_stage *stage, con
     buf_deinit(&text);
 }
 
+/* The folder that is written, without a slash at its end. */
+static const char *read_folder(struct plan_reader *r, const struct physical_stage *stage, const struct json *node,
+                               const char *what)
+{
+    const char *folder = read_text(r, stage, node, what, LIMIT_SOURCE_BYTES);
+    if (folder != NULL && (folder[0] != '/' || folder[strlen(folder) - 1] == '/')) {
+        physical__complain(r, stage, "%s must be an absolute path without a slash at its end", what);
+        return NULL;
+    }
+    return folder;
+}
+
+static void read_write(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
+{
+    static const char *const known[] = {"to", "format", "options"};
+    static const char *const formats[] = {"parquet", "csv", "json"};
+    const char *format = json_text(json_get(node, "format"), NULL);
+    check_members(r, stage, node, "\"write\"", known, ARRAY_LEN(known));
+    stage->write.to = read_folder(r, stage, json_get(node, "to"), "the \"to\" of a write");
+    stage->write.options = "";
+    for (size_t i = 0; i < ARRAY_LEN(formats) && format != NULL; i++) {
+        stage->write.format = strcmp(format, formats[i]) == 0 ? formats[i] : stage->write.format;
+    }
+    if (stage->write.format == NULL) {
+        physical__complain(r, stage, "the \"format\" of a write must be parquet, csv or json");
+    }
+    if (json_has(node, "options")) {
+        stage->write.options =
+            read_text(r, stage, json_get(node, "options"), "the \"options\" of a write", LIMIT_PLAN_KEY_BYTES);
+    }
+}
+
+static void read_publish(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
+{
+    static const char *const known[] = {"to", "table"};
+    check_members(r, stage, node, "\"publish\"", known, ARRAY_LEN(known));
+    stage->publish.to = read_folder(r, stage, json_get(node, "to"), "the \"to\" of a publish");
+    if (json_has(node, "table")) {
+        stage->publish.table =
+            read_text(r, stage, json_get(node, "table"), "the \"table\" of a publish", LIMIT_NAME_BYTES);
+    }
+}
+
 static void read_groups(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
 {
     size_t n = json_count(node);
@@ -436,9 +489,11 @@ static void read_extras(struct plan_reader *r, struct physical_stage *stage, con
 
 static void read_stage(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
 {
-    static const char *const known[] = {"id",     "inputs", "sql",      "splits", "deterministic",  "custom",
-                                        "output", "groups", "empty_if", "choice", "estimated_rows", "estimated_bytes",
-                                        "what"};
+    static const char *const known[] = {
+        "id",      "job_stage", "inputs", "sql",      "splits", "deterministic",  "custom",          "write",
+        "publish", "output",    "groups", "empty_if", "choice", "estimated_rows", "estimated_bytes", "what",
+    };
+    stage->job_stage = PHYSICAL_NOT_ADDED;
     if (json_kind_of(node) != JSON_OBJECT || !read_id(r, NULL, json_get(node, "id"), "a stage's \"id\"", &stage->id)) {
         physical__complain(r, NULL, "a stage must be an object with an \"id\"");
         stage->id = PHYSICAL_NO_STAGE;
@@ -446,6 +501,9 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
     }
     check_members(r, stage, node, "it", known, ARRAY_LEN(known));
     stage->sql = read_text(r, stage, json_get(node, "sql"), "\"sql\"", LIMIT_SQL_BYTES);
+    if (json_has(node, "job_stage")) {
+        read_job_stage(r, stage, json_get(node, "job_stage"), "\"job_stage\"", &stage->job_stage);
+    }
     stage->is_deterministic = read_flag(r, stage, node, "deterministic", true);
     if (json_has(node, "inputs")) {
         read_inputs(r, stage, json_get(node, "inputs"));
@@ -456,13 +514,19 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
     if (json_has(node, "custom")) {
         read_custom(r, stage, json_get(node, "custom"));
     }
+    if (json_has(node, "write")) {
+        read_write(r, stage, json_get(node, "write"));
+    }
+    if (json_has(node, "publish")) {
+        read_publish(r, stage, json_get(node, "publish"));
+    }
     read_extras(r, stage, node);
     read_output(r, stage, json_get(node, "output"));
 }
 
 static void read_plan(struct plan_reader *r, const struct json *root)
 {
-    static const char *const known[] = {"stages", "single"};
+    static const char *const known[] = {"stages", "single", "engine", "first_job_stage"};
     const struct json *stages = json_get(root, "stages");
     size_t n = json_count(stages);
     if (json_kind_of(stages) != JSON_ARRAY || n == 0 || n > LIMIT_PLAN_STAGES) {
@@ -472,6 +536,12 @@ static void read_plan(struct plan_reader *r, const struct json *root)
     check_members(r, NULL, root, "the plan", known, ARRAY_LEN(known));
     if (json_has(root, "single")) {
         r->plan->single_reason = read_text(r, NULL, json_get(root, "single"), "\"single\"", LIMIT_PLAN_WORDS_BYTES);
+    }
+    if (json_has(root, "engine")) {
+        r->plan->engine = read_text(r, NULL, json_get(root, "engine"), "\"engine\"", LIMIT_NAME_BYTES);
+    }
+    if (json_has(root, "first_job_stage")) {
+        read_job_stage(r, NULL, json_get(root, "first_job_stage"), "\"first_job_stage\"", &r->plan->first_job_stage);
     }
     r->plan->stages = arena_zalloc(r->arena, n * sizeof *r->plan->stages);
     r->plan->n_stages = (uint32_t)n;

@@ -14,6 +14,7 @@
 #include "query/physical.h"
 #include "query/physical_internal.h"
 #include "query/plan.h"
+#include "query/sql_text.h"
 
 struct filler {
     struct buf *out;
@@ -26,68 +27,20 @@ struct filler {
     struct error *e;
 };
 
-/* The length of a quoted text, name or comment at `p`; 0 if there is none. An open end goes to the end of the SQL. */
-static size_t skip_quoted(const char *p, bool is_after_word)
-{
-    size_t n = 0;
-    if (p[0] == '\'' || p[0] == '"') {
-        for (n = 1; p[n] != '\0'; n++) {
-            if (p[n] == p[0] && p[n + 1] == p[0]) {
-                n++;
-            } else if (p[n] == p[0]) {
-                return n + 1;
-            }
-        }
-        return n;
-    }
-    if ((p[0] == 'e' || p[0] == 'E') && p[1] == '\'' && !is_after_word) {
-        for (n = 2; p[n] != '\0' && p[n] != '\''; n++) {
-            n += p[n] == '\\' && p[n + 1] != '\0' ? 1 : 0;
-        }
-        return p[n] == '\0' ? n : n + 1;
-    }
-    if (p[0] == '-' && p[1] == '-') {
-        return strcspn(p, "\n");
-    }
-    if (p[0] == '/' && p[1] == '*') {
-        const char *end = strstr(p + 2, "*/");
-        return end == NULL ? strlen(p) : (size_t)(end + 2 - p);
-    }
-    if (p[0] == '$' && !is_after_word) {
-        for (n = 1; isalpha((unsigned char)p[n]) || p[n] == '_'; n++) {
-        }
-        if (p[n] == '$') {
-            n++;
-            for (const char *end = p + n; (end = strchr(end, '$')) != NULL; end++) {
-                if (strncmp(end, p, n) == 0) {
-                    return (size_t)(end - p) + n;
-                }
-            }
-            return strlen(p);
-        }
-    }
-    return 0;
-}
-
-static bool is_word(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
-}
-
 size_t physical_last_statement(const char *sql)
 {
     size_t start = 0;
     size_t next = 0;
     bool is_after_word = false;
     for (size_t i = 0; sql[i] != '\0';) {
-        size_t n = skip_quoted(sql + i, is_after_word);
+        size_t n = sql_quoted_bytes(sql + i, is_after_word);
         if (n == 0 && sql[i] == ';') {
             next = i + 1;
         } else if (n > 0 || !isspace((unsigned char)sql[i])) {
             bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
             start = next > start && !is_comment ? next : start;
         }
-        is_after_word = n == 0 && is_word(sql[i]);
+        is_after_word = n == 0 && sql_is_word(sql[i]);
         i += n > 0 ? n : 1;
     }
     return start;
@@ -140,7 +93,7 @@ static bool take_back_call(struct buf *out)
         return false;
     }
     n -= sizeof name - 1;
-    if (n > 0 && (is_word(out->data[n - 1]) || out->data[n - 1] == '.')) {
+    if (n > 0 && (sql_is_word(out->data[n - 1]) || out->data[n - 1] == '.')) {
         return false;
     }
     out->n = n;
@@ -233,7 +186,7 @@ static enum err fill(struct filler *f, const char *sql)
 {
     bool is_after_word = false;
     for (const char *p = sql; *p != '\0';) {
-        size_t n = skip_quoted(p, is_after_word);
+        size_t n = sql_quoted_bytes(p, is_after_word);
         if (n > 0) {
             buf_append(f->out, p, n);
             p += n;
@@ -249,7 +202,7 @@ static enum err fill(struct filler *f, const char *sql)
             p = end + 2;
             continue;
         }
-        is_after_word = is_word(*p);
+        is_after_word = sql_is_word(*p);
         copy_char(f, *p++);
     }
     return ERR_OK;

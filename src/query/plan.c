@@ -30,6 +30,7 @@ const char *node_kind_name(enum node_kind kind)
         [NODE_CTE] = "cte",
         [NODE_RECURSIVE_CTE] = "recursive cte",
         [NODE_CTE_REF] = "cte reference",
+        [NODE_CUSTOM] = "operator",
     };
     return names[kind];
 }
@@ -69,6 +70,11 @@ static void visit_scan(struct plan_node *node, const struct visitor *visitor)
 {
     visit_array(node->as.scan->filters, node->as.scan->n_filters, visitor);
     visit_array(node->as.scan->virtual_filters, node->as.scan->n_virtual_filters, visitor);
+}
+
+static void visit_custom(struct plan_node *node, const struct visitor *visitor)
+{
+    visit_array(node->as.custom.scan->filters, node->as.custom.scan->n_filters, visitor);
 }
 
 static void visit_values(struct plan_node *node, const struct visitor *visitor)
@@ -126,7 +132,7 @@ void plan_node_visit_expressions(struct plan_node *node, expression_visit_fn *vi
         [NODE_WINDOW] = visit_projection,   [NODE_UNNEST] = visit_projection,
         [NODE_AGGREGATE] = visit_aggregate, [NODE_ORDER] = visit_order,
         [NODE_TOP_N] = visit_order,         [NODE_DISTINCT] = visit_distinct,
-        [NODE_JOIN] = visit_join,
+        [NODE_JOIN] = visit_join,           [NODE_CUSTOM] = visit_custom,
     };
     if (visitors[node->kind] != NULL) {
         visitors[node->kind](node, &(struct visitor){.visit = visit, .context = context});
@@ -142,6 +148,12 @@ static void copy_scan(struct arena *arena, struct plan_node *node)
     struct scan *scan = node->as.scan = arena_copy(arena, node->as.scan, sizeof(*scan));
     COPY_ARRAY(arena, scan->filters, scan->n_filters);
     COPY_ARRAY(arena, scan->virtual_filters, scan->n_virtual_filters);
+}
+
+static void copy_custom(struct arena *arena, struct plan_node *node)
+{
+    struct scan *scan = node->as.custom.scan = arena_copy(arena, node->as.custom.scan, sizeof(*scan));
+    COPY_ARRAY(arena, scan->filters, scan->n_filters);
 }
 
 static void copy_call(struct arena *arena, struct plan_node *node)
@@ -228,6 +240,7 @@ struct plan_node *plan_node_copy(struct arena *arena, const struct plan_node *no
         [NODE_DISTINCT] = copy_distinct,
         [NODE_SAMPLE] = copy_sample,
         [NODE_JOIN] = copy_join,
+        [NODE_CUSTOM] = copy_custom,
     };
     struct plan_node *copy = arena_copy(arena, node, sizeof(*node));
     COPY_ARRAY(arena, copy->children, copy->n_children);

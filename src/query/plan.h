@@ -32,6 +32,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "query/write.h"
 
 /* Types. */
 
@@ -403,6 +404,7 @@ enum node_kind {
     NODE_CTE,           /* 2: definition, body; outputs the body's columns; `cte` */
     NODE_RECURSIVE_CTE, /* 2: anchor, recursive part; outputs all rows; `recursive` */
     NODE_CTE_REF,       /* 0: `cte_ref` */
+    NODE_CUSTOM,        /* 1: what an operator of the user's own makes of the child's rows; `custom` */
     N_NODE_KINDS,
 };
 
@@ -611,6 +613,22 @@ struct cte_ref {
     uint32_t id;
 };
 
+/*
+ * custom('name', (SELECT …), config := '{…}') in a FROM: C code over Arrow batches. The operator sees the rows of each task
+ * by themselves, in an order that nobody has promised: with rows spread over several tasks it works on a part of them.
+ */
+struct plan_custom {
+    const char *name; /* by which the query's SQL calls the operator's rows */
+    const char *op;
+    const char *config_json;
+    const struct plan *input; /* what it reads */
+};
+
+struct custom_node {
+    const struct plan_custom *custom;
+    struct scan *scan; /* which of the operator's columns are read, and which rows: names, types, columns, filters */
+};
+
 struct plan_node {
     enum node_kind kind;
     uint32_t n_children;
@@ -636,6 +654,7 @@ struct plan_node {
         struct cte cte;
         struct recursive_cte recursive;
         struct cte_ref cte_ref;
+        struct custom_node custom;
     } as;
 };
 
@@ -651,6 +670,9 @@ struct plan {
     const char *sql;         /* what that one task runs: statements, the last of which yields the result */
     uint32_t n_columns;
     struct plan_column *columns;
+    uint32_t n_customs;
+    struct plan_custom *customs; /* `sql` reads their rows from tables that are called so; see NODE_CUSTOM */
+    struct query_write write;    /* what becomes of the result; `write.sql` NULL: it goes to the client */
 };
 
 /* The kind in words, such as "filter", for messages and for --explain. */

@@ -183,6 +183,38 @@ static bool replace_file(struct rewriter *w, struct buf *out, const struct json 
     return is_replaced;
 }
 
+/* The name by which a query may call the operator's columns, and the table that these are in here. */
+static void write_custom_table(struct rewriter *w, struct buf *out, const struct json *table, const char *name)
+{
+    buf_text(out, "{\"type\":\"BASE_TABLE\",\"alias\":");
+    write_file_alias(out, table);
+    buf_text(out, ",\"sample\":");
+    write_value(w, out, json_get(table, "sample"));
+    buf_text(out, ",\"query_location\":0,\"schema_name\":\"\",\"table_name\":");
+    json_write_text(out, name);
+    buf_text(out, ",\"column_name_alias\":");
+    write_value(w, out, json_get(table, "column_name_alias"));
+    buf_text(out, ",\"catalog_name\":\"\",\"at_clause\":null}");
+}
+
+/* True if the call was replaced. */
+static bool replace_custom(struct rewriter *w, struct buf *out, const struct json *table)
+{
+    if (w->changes->customs == CUSTOM_STAYS || !plan_sql_is_custom(table)) {
+        return false;
+    }
+    struct buf name = {0};
+    buf_format(&name, PLAN_CUSTOM_NAME "%" PRIu32, w->outcome.n_customs++);
+    if (w->changes->customs == CUSTOM_IS_TABLE) {
+        write_custom_table(w, out, table, name.data);
+    } else {
+        write_stand_in(w, out, table, &name);
+        w->outcome.has_stand_ins = true;
+    }
+    buf_deinit(&name);
+    return true;
+}
+
 /* Parameters. */
 
 static const struct json *find_param(struct rewriter *w, const char *identifier, bool *out_is_found)
@@ -283,7 +315,7 @@ static void write_object(struct rewriter *w, struct buf *out, const struct json 
         write_param(w, out, node);
         return;
     }
-    if (replace_file(w, out, node)) {
+    if (replace_custom(w, out, node) || replace_file(w, out, node)) {
         return;
     }
     buf_char(out, '{');
@@ -343,6 +375,13 @@ enum err plan_sql_rewrite(const struct json *statement, const struct plan_sql_ch
     }
     buf_deinit(&text);
     return w.err;
+}
+
+void plan_sql_copy(struct buf *out, const struct json *node)
+{
+    static const struct plan_sql_changes none;
+    struct rewriter w = {.changes = &none};
+    write_value(&w, out, node);
 }
 
 /* Tables. */

@@ -22,16 +22,26 @@
  */
 typedef bool plan_sql_stand_in_fn(void *context, const char *select_json, struct buf *out_argument);
 
+/* What becomes of custom(…) in a FROM. The calls are counted, from 0, as plan_sql_customs counts them. */
+enum plan_sql_custom_form {
+    CUSTOM_STAYS,
+    CUSTOM_IS_STAND_IN, /* the stand-in PLAN_CUSTOM_NAME with the number behind it */
+    CUSTOM_IS_TABLE,    /* the table of that name */
+};
+#define PLAN_CUSTOM_NAME "capstan_custom_"
+
 struct plan_sql_changes {
     const struct json *params;      /* an array or an object; NULL: none */
     plan_sql_stand_in_fn *stand_in; /* NULL: files stay */
     void *context;
+    enum plan_sql_custom_form customs;
 };
 
 /* What came of it. */
 struct plan_sql_outcome {
     bool has_params;
     bool has_stand_ins;
+    uint32_t n_customs; /* calls that were replaced */
 };
 
 /* Writes the statement again. ERR_INVALID if a parameter has no value, or one that SQL does not take. */
@@ -41,6 +51,27 @@ MUST_USE enum err plan_sql_rewrite(const struct json *statement, const struct pl
 /* Calls `table` with the name of each table without a schema that the statement reads, often more than once. */
 typedef void plan_sql_table_fn(void *context, const char *name);
 void plan_sql_tables(const struct json *statement, plan_sql_table_fn *table, void *context);
+
+/* Appends the node as it is. Parameters must have been replaced. */
+void plan_sql_copy(struct buf *out, const struct json *node);
+
+/* Whether a FROM item is a call of custom(…). */
+bool plan_sql_is_custom(const struct json *table);
+
+/* A call of custom('op', (SELECT …), config := '{…}'). Texts are valid during the call only. */
+struct plan_sql_custom {
+    const char *op;
+    const char *config_json;
+    const struct buf *statement; /* the SELECT as a statement of its own, with the CTEs around it that it reads */
+};
+typedef enum err plan_sql_custom_fn(void *context, const struct plan_sql_custom *custom, struct error *e);
+
+/*
+ * Calls `custom` for each call that is not inside of another one, until it fails. ERR_INVALID if one has wrong arguments.
+ * Parameters must have been replaced.
+ */
+MUST_USE enum err plan_sql_customs(const struct json *statement, plan_sql_custom_fn *custom, void *context,
+                                   struct error *e);
 
 /* How a file is read. */
 enum source_format { SOURCE_PARQUET, SOURCE_CSV, SOURCE_JSON };

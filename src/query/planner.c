@@ -22,6 +22,7 @@
 #include "query/plan_estimate.h"
 #include "query/plan_read.h"
 #include "query/plan_sql.h"
+#include "query/planner_internal.h"
 #include "query/unparse.h"
 
 #define OPTIMIZERS_OFF                                                                                                 \
@@ -30,28 +31,6 @@
 
 /* Sometimes DuckDB cannot write a plan that fewer optimizers have seen. */
 #define OPTIMIZERS_OFF_MINIMAL "column_lifetime,compressed_materialization"
-
-/* What a CSV or JSON file is taken to have while nobody has counted. */
-#define STAND_IN_ROWS 100000
-
-struct planner {
-    struct duck *duck;
-    struct duck_connection *connection;
-};
-
-/* One call of query_plan. */
-struct planning {
-    struct planner *planner;
-    struct arena *arena;
-    const struct planner_table *tables;
-    uint32_t n_tables;
-    bool *is_used;        /* by table */
-    struct json *parsed;  /* the statement */
-    struct json *params;  /* NULL: none */
-    struct buf planned;   /* what is planned: with parameters and stand-ins */
-    struct buf statement; /* the same without stand-ins */
-    struct plan *plan;
-};
 
 enum err planner_open(struct planner **out, struct error *e)
 {
@@ -124,8 +103,8 @@ static enum err keep_text(void *context, const struct duck_text *values, uint32_
 }
 
 /* The one text that `sql` yields for the argument. */
-static enum err ask(struct planner *planner, const char *sql, const char *argument, size_t n, struct buf *out,
-                    struct error *e)
+enum err planner__ask(struct planner *planner, const char *sql, const char *argument, size_t n, struct buf *out,
+                      struct error *e)
 {
     struct duck_text arg = {.bytes = argument, .n = n};
     buf_reset(out);
@@ -243,8 +222,8 @@ static bool add_stand_in(void *context, const char *select_json, struct buf *out
     struct planning *p = context;
     struct buf select = {0};
     bool is_added = false;
-    if (ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", select_json, strlen(select_json), &select, NULL) ==
-        ERR_OK) {
+    if (planner__ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", select_json, strlen(select_json), &select,
+                     NULL) == ERR_OK) {
         buf_format(out_argument, "(%s)", select.data);
         is_added = duck_add_source(p->planner->connection, out_argument->data, out_argument->data, STAND_IN_ROWS,
                                    NULL) == ERR_OK;
@@ -264,7 +243,7 @@ static enum err parse(struct planning *p, const char *sql, const char *params_js
             goto out;
         }
     }
-    err = ask(p->planner, "SELECT json_serialize_sql($1::VARCHAR)", sql, strlen(sql), &text, e);
+    err = planner__ask(p->planner, "SELECT json_serialize_sql($1::VARCHAR)", sql, strlen(sql), &text, e);
     if (err == ERR_OK) {
         err = json_parse_with_nan(text.data, text.n, &p->parsed, e);
     }
@@ -291,7 +270,7 @@ static enum err check_parsed(struct planning *p, bool *out_is_select, struct err
 
 static enum err write_back(struct planning *p, const struct buf *json, struct buf *out, struct error *e)
 {
-    return ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", json->data, json->n, out, e);
+    return planner__ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", json->data, json->n, out, e);
 }
 
 /* Fills `planned`: with constants for parameters, and stand-ins. Text that needs no change stays as the user wrote it. */
@@ -299,15 +278,16 @@ static enum err rewrite(struct planning *p, const char *sql, struct error *e)
 {
     struct buf json = {0};
     struct plan_sql_outcome outcome = {0};
-    struct plan_sql_changes changes = {.params = p->params};
+    struct plan_sql_changes changes = {.params = p->params, .customs = CUSTOM_IS_TABLE};
     enum err err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
-    if (err == ERR_OK && outcome.has_params) {
+    if (err == ERR_OK && (outcome.has_params || outcome.n_customs > 0)) {
         err = write_back(p, &json, &p->statement, e);
     } else {
         buf_text(&p->statement, sql);
     }
     changes.stand_in = add_stand_in;
     changes.context = p;
+    changes.customs = CUSTOM_IS_STAND_IN;
     buf_reset(&json);
     if (err == ERR_OK) {
         err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
@@ -375,8 +355,9 @@ static enum err describe_as(struct planning *p, const char *before, const char *
 {
     struct described described = {.planning = p};
     struct buf sql = {0};
+    const struct buf *bound = p->plan->n_customs > 0 ? &p->planned : &p->statement;
     buf_format(&sql, "DESCRIBE %s", before);
-    buf_append(&sql, p->statement.data, p->statement.n);
+    buf_append(&sql, bound->data, bound->n);
     buf_text(&sql, after);
     enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, add_column, &described, e);
     buf_deinit(&sql);
@@ -414,8 +395,8 @@ static enum err read_plan(struct planning *p, struct error *e)
     struct buf json = {0};
     struct plan_node *root = NULL;
     struct buf sql = {0};
-    enum err err = ask(p->planner, "SELECT json_serialize_plan($1::VARCHAR, optimize := true)", p->planned.data,
-                       p->planned.n, &json, e);
+    enum err err = planner__ask(p->planner, "SELECT json_serialize_plan($1::VARCHAR, optimize := true)",
+                                p->planned.data, p->planned.n, &json, e);
     if (err == ERR_OK && json.n == 0) {
         err = error_set(e, ERR_PRECONDITION, "a constant that DuckDB cannot write into a plan");
     }
@@ -497,9 +478,40 @@ static enum err read_plan_twice(struct planning *p, struct error *e)
     return ERR_OK;
 }
 
+/* The columns as Arrow has them, which DuckDB only tells of a result; one that needs no rows. */
+static enum err export_schema(struct planning *p, struct error *e)
+{
+    struct duck_result *result = NULL;
+    struct ArrowArray rows = {0};
+    struct buf sql = {0};
+    buf_text(&sql, "SELECT * FROM (");
+    buf_append(&sql, p->planned.data, p->planned.n);
+    buf_text(&sql, "\n) LIMIT 0");
+    enum err err = duck_query(p->planner->connection, sql.data, &result, e);
+    /* To its end: DuckDB undoes what follows a result that was left open, such as a new function. */
+    if (err == ERR_OK) {
+        err = duck_result_next(result, &rows, e);
+    }
+    if (err == ERR_OK) {
+        err = duck_result_schema(result, p->out_schema, e);
+    }
+    if (rows.release != NULL) {
+        rows.release(&rows);
+    }
+    duck_result_close(result);
+    buf_deinit(&sql);
+    return err;
+}
+
 static enum err plan_select(struct planning *p, const char *sql, struct error *e)
 {
-    enum err err = create_views(p, e);
+    enum err err = planner__find_customs(p, e);
+    if (err == ERR_OK) {
+        err = planner__add_customs(p, e);
+    }
+    if (err == ERR_OK) {
+        err = create_views(p, e);
+    }
     if (err == ERR_OK) {
         err = rewrite(p, sql, e);
     }
@@ -510,10 +522,15 @@ static enum err plan_select(struct planning *p, const char *sql, struct error *e
         err = read_plan_twice(p, e);
     }
     if (err == ERR_OK) {
+        planner__attach_customs(p);
         err = write_task_sql(p, p->statement.data, e);
+    }
+    if (err == ERR_OK && p->out_schema != NULL) {
+        err = export_schema(p, e);
     }
     drop_views(p);
     duck_forget_sources(p->planner->connection);
+    planner__drop_customs(p);
     return err;
 }
 
@@ -530,29 +547,89 @@ static enum err plan_other(struct planning *p, const char *sql, struct error *e)
     return write_task_sql(p, sql, e);
 }
 
+static enum err parse_select(struct planning *p, const char *sql, bool *out_is_select, struct error *e)
+{
+    enum err err = parse(p, sql, p->request->params_json, e);
+    return err == ERR_OK ? check_parsed(p, out_is_select, e) : err;
+}
+
+/* A statement that writes: its SELECT is planned. Others that DuckDB does not parse into SELECTs are left as they are. */
+static enum err plan_no_select(struct planning *p, struct error *e)
+{
+    struct query_write write = {0};
+    bool is_select = false;
+    enum err err = query_write_read(p->request->sql, p->request->warehouse, p->arena, &write, e);
+    if (err != ERR_OK || write.sql == NULL) {
+        return err == ERR_OK ? plan_other(p, p->request->sql, e) : err;
+    }
+    json_free(p->parsed);
+    json_free(p->params);
+    p->parsed = NULL;
+    p->params = NULL;
+    err = parse_select(p, write.sql, &is_select, e);
+    if (err == ERR_OK && !is_select) {
+        err = error_set(e, ERR_INVALID, "only the rows of a plain SELECT can be written");
+    }
+    if (err == ERR_OK) {
+        err = plan_select(p, write.sql, e);
+    }
+    p->plan->write = write;
+    return err;
+}
+
+static enum err plan_statement(struct planning *p, struct error *e)
+{
+    bool is_select = false;
+    p->tables = p->request->tables;
+    p->n_tables = p->request->n_tables;
+    p->plan = arena_zalloc(p->arena, sizeof(*p->plan));
+    p->is_used = arena_zalloc(p->arena, p->n_tables * sizeof(bool));
+    enum err err = parse_select(p, p->request->sql, &is_select, e);
+    if (err == ERR_OK && is_select) {
+        err = plan_select(p, p->request->sql, e);
+    } else if (err == ERR_OK && p->out_schema == NULL) {
+        err = plan_no_select(p, e);
+    } else if (err == ERR_OK) {
+        err = error_set(e, ERR_INVALID, "custom(…) can only read a plain SELECT");
+    }
+    json_free(p->parsed);
+    json_free(p->params);
+    buf_deinit(&p->planned);
+    buf_deinit(&p->statement);
+    return err;
+}
+
+enum err planner__plan_inside(const struct planning *outer, const char *sql, struct plan **out_plan,
+                              struct ArrowSchema *out_schema, struct error *e)
+{
+    struct planner_request request = *outer->request;
+    request.sql = sql;
+    request.params_json = NULL; /* they are in the SQL */
+    struct planning p = {.planner = outer->planner,
+                         .request = &request,
+                         .arena = outer->arena,
+                         .depth = outer->depth + 1,
+                         .out_schema = out_schema};
+    enum err err = plan_statement(&p, e);
+    *out_plan = p.plan;
+    return err;
+}
+
+enum err query_plan_request(struct planner *planner, const struct planner_request *request, struct arena *arena,
+                            struct plan **out_plan, struct error *e)
+{
+    struct planning p = {.planner = planner, .request = request, .arena = arena};
+    enum err err = plan_statement(&p, e);
+    if (err == ERR_OK) {
+        *out_plan = p.plan;
+    }
+    return err;
+}
+
 enum err query_plan(struct planner *planner, const char *sql, const char *params_json,
                     const struct planner_table *tables, uint32_t n_tables, struct arena *arena, struct plan **out_plan,
                     struct error *e)
 {
-    bool is_select = false;
-    struct planning p = {.planner = planner, .arena = arena, .tables = tables, .n_tables = n_tables};
-    p.plan = arena_zalloc(arena, sizeof(*p.plan));
-    p.is_used = arena_zalloc(arena, n_tables * sizeof(bool));
-    enum err err = parse(&p, sql, params_json, e);
-    if (err == ERR_OK) {
-        err = check_parsed(&p, &is_select, e);
-    }
-    if (err == ERR_OK && is_select) {
-        err = plan_select(&p, sql, e);
-    } else if (err == ERR_OK) {
-        err = plan_other(&p, sql, e);
-    }
-    if (err == ERR_OK) {
-        *out_plan = p.plan;
-    }
-    json_free(p.parsed);
-    json_free(p.params);
-    buf_deinit(&p.planned);
-    buf_deinit(&p.statement);
-    return err;
+    struct planner_request request = {.sql = sql, .params_json = params_json, .tables = tables, .n_tables = n_tables};
+    return query_plan_request(planner, &request, arena, out_plan, e);
 }

@@ -6,9 +6,10 @@
  * their columns.
  *
  * query_plan() goes through these steps:
- *   1. parse; refuse anything but one SELECT (writes are unwrapped by the caller)
- *   2. put parameters into the parsed statement as constants, and stand-ins for the CSV and JSON files that it reads,
- *      because DuckDB cannot write a scan of these into a plan
+ *   1. parse; of statements that write, unwrap the SELECT (write.h); plan what custom(…) reads by itself, and ask for the
+ *      columns that its operator makes of it
+ *   2. put parameters into the parsed statement as constants, and stand-ins for custom(…) and for the CSV and JSON files
+ *      that it reads, because DuckDB cannot write a scan of these into a plan
  *   3. prepare it, for the names and types of the result, and for errors that the user has to know
  *   4. let DuckDB write its optimized plan as JSON, and read that (plan_read.h)
  *   5. unparse it once as a whole, so that what cannot be unparsed is known now
@@ -27,6 +28,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "capstan/arrow.h"
 #include "query/plan.h"
 
 struct planner;
@@ -38,15 +40,38 @@ struct planner_table {
     const char *format; /* "parquet", "csv" or "json"; "" or NULL: by the source's ending */
 };
 
+/*
+ * Asked for the columns that an operator makes of an input with the columns `in`; `out` is the planner's to release.
+ * ERR_NOT_FOUND if there is no such operator, ERR_INVALID if it does not like them or its configuration.
+ */
+typedef enum err planner_custom_fn(void *context, const char *op, const char *config_json, const struct ArrowSchema *in,
+                                   struct ArrowSchema *out, struct error *e);
+
+/* What is to be planned. All but `sql` may be NULL or 0. */
+struct planner_request {
+    const char *sql;
+    const char *params_json; /* NULL or "": none; an array for $1, $2, … and ?, or an object for named ones */
+    const struct planner_table *tables;
+    uint32_t n_tables;
+    const char *warehouse;     /* the folder in which CREATE TABLE … AS makes its tables */
+    planner_custom_fn *custom; /* NULL: there are no operators */
+    void *custom_context;
+};
+
 MUST_USE enum err planner_open(struct planner **out, struct error *e);
 
 /* NULL is fine. */
 void planner_close(struct planner *planner);
 
 /*
- * Plans one SELECT. `params_json` is NULL or "" for none, an array for $1, $2, … and ?, or an object for named ones.
- * ERR_INVALID, with DuckDB's message, if the statement is wrong or a parameter is missing; ERR_NOT_FOUND if a file is.
+ * Plans one SELECT, or one statement that writes a SELECT's rows (plan.write). ERR_INVALID, with DuckDB's message, if the
+ * statement is wrong or a parameter is missing, and for statements that change anything else; ERR_NOT_FOUND if a file is
+ * missing, or an operator.
  */
+MUST_USE enum err query_plan_request(struct planner *planner, const struct planner_request *request,
+                                     struct arena *arena, struct plan **out_plan, struct error *e);
+
+/* The same without operators and warehouse. */
 MUST_USE enum err query_plan(struct planner *planner, const char *sql, const char *params_json,
                              const struct planner_table *tables, uint32_t n_tables, struct arena *arena,
                              struct plan **out_plan, struct error *e);

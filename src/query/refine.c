@@ -124,14 +124,21 @@ static bool has_other_partitions(const struct physical_stage *stage)
     return n != 2;
 }
 
+/* Whether the stage must stay as it is: it is in the job, or even done. */
+static bool is_settled(const struct physical_plan *plan, const struct stage_size *sizes, uint32_t at)
+{
+    return sizes[at].is_finished || plan->stages[at].job_stage != PHYSICAL_NOT_ADDED;
+}
+
 static void choose(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at, struct arena *arena)
 {
     struct physical_stage *stage = &plan->stages[at];
     /* A stage that is taken in may bring a choice of its own, which can be made as well. */
     while (stage->choice.is_open && sizes[stage->choice.small].is_finished) {
         bool is_small = sizes[stage->choice.small].bytes <= stage->choice.bytes_max;
-        bool has_started = sizes[at].is_finished || sizes[stage->choice.large].is_finished;
-        if (is_small && !has_started && !has_other_partitions(stage)) {
+        bool has_started = is_settled(plan, sizes, at) || is_settled(plan, sizes, stage->choice.large);
+        bool is_plain = plan->stages[stage->choice.large].custom.op == NULL; /* an operator is no SQL to take in */
+        if (is_small && !has_started && is_plain && !has_other_partitions(stage)) {
             take_in(plan, at, arena);
         } else {
             stage->choice.is_open = false;
@@ -242,7 +249,7 @@ struct physical_plan *query_refine(const struct physical_plan *plan, const struc
 {
     struct physical_plan *next = copy_plan(plan, arena);
     for (uint32_t i = 0; i < next->n_stages; i++) {
-        if (sizes[i].is_finished) {
+        if (is_settled(next, sizes, i)) {
             continue;
         }
         choose(next, sizes, i, arena);

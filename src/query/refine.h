@@ -2,7 +2,7 @@
  * refine.h - the second step of planning, when sizes are known that were guesses before.
  *
  * query_refine() is a pure function: a plan and the actual sizes of the stages that have finished give the plan to go on
- * with. Finished stages stay as they are. Of the others:
+ * with. Stages that have finished or that the job has (job_stage) stay as they are. Of the others:
  *
  * - An open choice whose small side has finished is made. If that is small enough, the reader takes in the SQL, splits
  *   and inputs of the large side, which then has no rows to send and no reader: its stage is gone from the plan.

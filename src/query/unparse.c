@@ -562,7 +562,7 @@ static bool (*const writers[N_NODE_KINDS])(struct unparser *u, struct buf *sql, 
     [NODE_JOIN] = unparse__join,    [NODE_CROSS] = write_pair,
     [NODE_POSITIONAL] = write_pair, [NODE_DELIM_GET] = write_delim_get,
     [NODE_CTE] = write_cte,         [NODE_RECURSIVE_CTE] = write_recursive_cte,
-    [NODE_CTE_REF] = write_cte_ref,
+    [NODE_CTE_REF] = write_cte_ref, [NODE_CUSTOM] = unparse__custom,
 };
 
 /* Those with one child, which all begin alike. */

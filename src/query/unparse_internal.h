@@ -90,6 +90,7 @@ bool unparse__order_by(struct unparser *u, struct buf *sql, const struct order_k
 
 bool unparse__node(struct unparser *u, struct buf *sql, struct plan_node *node);
 bool unparse__scan(struct unparser *u, struct buf *sql, struct plan_node *node);
+bool unparse__custom(struct unparser *u, struct buf *sql, struct plan_node *node);
 bool unparse__join(struct unparser *u, struct buf *sql, struct plan_node *node);
 
 #endif

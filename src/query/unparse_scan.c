@@ -211,3 +211,25 @@ bool unparse__scan(struct unparser *u, struct buf *sql, struct plan_node *node)
     write_from(sql, scan, alias);
     return write_where(u, sql, scan, alias);
 }
+
+/* The operator has run in a stage of its own: its rows are a table that is called as the input. */
+bool unparse__custom(struct unparser *u, struct buf *sql, struct plan_node *node)
+{
+    struct plan_node *child = node->children[0];
+    if (child->kind != NODE_INPUT) {
+        return unparse__unsupported(u, "the operator %s where no stage can end", node->as.custom.custom->op);
+    }
+    struct buf name = {0};
+    struct scan scan = *node->as.custom.scan;
+    struct plan_node read = *node;
+    sql_write_name(&name, child->as.input.name);
+    scan.split.from = name.data;
+    read.kind = NODE_SCAN;
+    read.as.scan = &scan;
+    bool is_named = u->named == node;
+    u->named = is_named ? &read : u->named;
+    bool is_written = unparse__scan(u, sql, &read);
+    u->named = is_named ? node : u->named;
+    buf_deinit(&name);
+    return is_written;
+}

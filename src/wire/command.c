@@ -349,6 +349,47 @@ enum err wire_get_task(const struct pb_get_task_request *m, struct arena *arena,
     return ERR_OK;
 }
 
+/* Every number from 0 on must be there once. */
+static enum err partitions_of(struct pb_map_output_partition *const *messages, size_t n, const char *where,
+                              struct arena *arena, const struct partition **out, struct error *e)
+{
+    struct partition *partitions = arena_alloc(arena, n * sizeof(*partitions));
+    bool *given = arena_zalloc(arena, n * sizeof(*given));
+    for (size_t i = 0; i < n; i++) {
+        const struct pb_map_output_partition *from = messages[i];
+        uint32_t at = from->reduce_partition;
+        if (at >= n) {
+            return error_set(e, ERR_INVALID, "%s[%zu].reduce_partition: is %u, but only %zu partitions are given",
+                             where, i, (unsigned)at, n);
+        }
+        if (given[at]) {
+            return error_set(e, ERR_INVALID, "%s[%zu].reduce_partition: %u is given twice", where, i, (unsigned)at);
+        }
+        given[at] = true;
+        partitions[at] = (struct partition){
+            .bytes = from->bytes,
+            .rows = from->rows,
+            .batches = from->batches,
+            .checksum = from->checksum,
+        };
+    }
+    *out = partitions;
+    return ERR_OK;
+}
+
+/* Rows that came along, or stay on the worker. */
+static enum err rows_of(ProtobufCBinaryData payload, uint64_t bytes, uint64_t rows, struct task_rows *out,
+                        struct error *e)
+{
+    bool is_inline = payload.len > 0;
+    if (is_inline && bytes != 0 && bytes != payload.len) {
+        return error_set(e, ERR_INVALID, "bytes: is %llu, but ipc_payload has %zu", (unsigned long long)bytes,
+                         payload.len);
+    }
+    *out = (struct task_rows){.rows = rows, .bytes = is_inline ? payload.len : bytes, .is_inline = is_inline};
+    return ERR_OK;
+}
+
 static enum err report_state(Capstan__V1__TaskState state, enum task_state *out, struct error *e)
 {
     enum task_state said;
@@ -378,6 +419,41 @@ static enum err report_result(ProtobufCBinaryData json, struct task_report *out,
     return ERR_OK;
 }
 
+/* A plan is the task's result; what is in it is for others to read. */
+static enum err report_plan(const struct pb_task_report *m, struct task_report *out, struct wire_bytes *out_result,
+                            struct error *e)
+{
+    if (m->plan_json.len == 0) {
+        return ERR_OK;
+    }
+    if (m->result_json.len > 0) {
+        return error_set(e, ERR_INVALID, "plan_json: is the result of a planning task; leave result_json empty");
+    }
+    sha256_once(m->plan_json.data, m->plan_json.len, out->result.bytes);
+    out->result_bytes = (uint32_t)m->plan_json.len;
+    *out_result = (struct wire_bytes){m->plan_json.data, m->plan_json.len};
+    return ERR_OK;
+}
+
+static enum err report_output(const struct pb_task_report *m, struct arena *arena, struct task_report *out,
+                              struct error *e)
+{
+    enum err err = ERR_OK;
+    if (m->n_map_output > 0) {
+        out->n_map_output = (uint32_t)m->n_map_output;
+        err = partitions_of(m->map_output, m->n_map_output, "map_output", arena, &out->map_output, e);
+    }
+    if (err == ERR_OK && m->query_results != NULL) {
+        struct task_rows *rows = arena_alloc(arena, sizeof *rows);
+        out->query_results = rows;
+        err = rows_of(m->query_results->ipc_payload, m->query_results->bytes, m->query_results->rows, rows, e);
+        if (err != ERR_OK && e != NULL) {
+            error_set(e, err, "query_results.%s", e->message);
+        }
+    }
+    return err;
+}
+
 static enum err report_of(const struct pb_task_report *m, struct arena *arena, struct task_report *out,
                           struct wire_bytes *out_result, struct error *e)
 {
@@ -399,7 +475,10 @@ static enum err report_of(const struct pb_task_report *m, struct arena *arena, s
     if (err == ERR_OK) {
         err = report_result(m->result_json, out, out_result, e);
     }
-    return err;
+    if (err == ERR_OK) {
+        err = report_plan(m, out, out_result, e);
+    }
+    return err == ERR_OK ? report_output(m, arena, out, e) : err;
 }
 
 enum err wire_report(const struct pb_report_task_status_request *m, struct arena *arena, struct cmd_report *out,
@@ -423,35 +502,6 @@ enum err wire_report(const struct pb_report_task_status_request *m, struct arena
     return ERR_OK;
 }
 
-static enum err partitions_of(const struct pb_register_map_output_request *m, struct arena *arena,
-                              const struct partition **out, struct error *e)
-{
-    size_t n = m->n_partitions;
-    struct partition *partitions = arena_alloc(arena, n * sizeof(*partitions));
-    bool *given = arena_zalloc(arena, n * sizeof(*given));
-    for (size_t i = 0; i < n; i++) {
-        const struct pb_map_output_partition *from = m->partitions[i];
-        uint32_t at = from->reduce_partition;
-        if (at >= n) {
-            return error_set(e, ERR_INVALID,
-                             "partitions[%zu].reduce_partition: is %u, but only %zu partitions are given", i,
-                             (unsigned)at, n);
-        }
-        if (given[at]) {
-            return error_set(e, ERR_INVALID, "partitions[%zu].reduce_partition: %u is given twice", i, (unsigned)at);
-        }
-        given[at] = true;
-        partitions[at] = (struct partition){
-            .bytes = from->bytes,
-            .rows = from->rows,
-            .batches = from->batches,
-            .checksum = from->checksum,
-        };
-    }
-    *out = partitions;
-    return ERR_OK;
-}
-
 enum err wire_map_output(const struct pb_register_map_output_request *m, struct arena *arena,
                          struct cmd_map_output *out, struct error *e)
 {
@@ -465,7 +515,7 @@ enum err wire_map_output(const struct pb_register_map_output_request *m, struct 
         err = token_of(m->lease_token, &ref.token, e);
     }
     if (err == ERR_OK) {
-        err = partitions_of(m, arena, &partitions, e);
+        err = partitions_of(m->partitions, m->n_partitions, "partitions", arena, &partitions, e);
     }
     if (err == ERR_OK) {
         *out = (struct cmd_map_output){
@@ -487,19 +537,8 @@ enum err wire_results(const struct pb_register_query_results_request *m, struct 
     if (err != ERR_OK) {
         return m->ref == NULL || e == NULL ? err : error_set(e, err, "ref.%s", e->message);
     }
-    bool is_inline = m->ipc_payload.len > 0;
-    if (is_inline && m->bytes != 0 && m->bytes != m->ipc_payload.len) {
-        return error_set(e, ERR_INVALID, "bytes: is %llu, but ipc_payload has %zu", (unsigned long long)m->bytes,
-                         m->ipc_payload.len);
-    }
-    *out = (struct cmd_results){
-        .ref = ref,
-        .worker_id = m->worker_id,
-        .rows = m->rows,
-        .bytes = is_inline ? m->ipc_payload.len : m->bytes,
-        .is_inline = is_inline,
-    };
-    return ERR_OK;
+    *out = (struct cmd_results){.ref = ref, .worker_id = m->worker_id};
+    return rows_of(m->ipc_payload, m->bytes, m->rows, &out->rows, e);
 }
 
 /* What people ask for. */

@@ -39,6 +39,8 @@
 #define EXECUTOR_TYPES NAME("executor_types", UP_TO(LIMIT_EXECUTORS_PER_WORKER))
 #define OPERATORS NAME("custom_operator_capabilities", UP_TO(LIMIT_OPS_PER_WORKER))
 
+#define DIGEST_BYTES 32
+
 #define KEEP_ON_WORKER HINT("keep larger results on the worker and send only where they are")
 #define SPLIT HINT("send it in several requests")
 
@@ -57,6 +59,8 @@ static const struct rule submit_query_request[] = {
     BOOL("priority_set"),
     TEXT("idempotency_key", LIMIT_KEY_BYTES, HINT("send a hash of it instead")),
     TEXT("params_json", LIMIT_PAYLOAD_BYTES),
+    BOOL("explain"),
+    TEXT("options_json", LIMIT_TEXT_BYTES),
 };
 
 static const struct rule submit_query_response[] = {ID("query_id"), ENUM("state"), BOOL("existed")};
@@ -178,7 +182,8 @@ static const struct rule register_worker_request[] = {
 
 static const struct rule register_worker_response[] = {
     COUNTER("heartbeat_interval_ms"), COUNTER("lease_ms"),      COUNTER("orphan_ms"),
-    COUNTER("drain_timeout_ms"),      COUNTER("kill_grace_ms"),
+    COUNTER("drain_timeout_ms"),      COUNTER("kill_grace_ms"), COUNTER("result_ttl_ms"),
+    COUNTER("shuffle_memory_bytes"),
 };
 
 static const struct rule heartbeat_request[] = {
@@ -216,6 +221,7 @@ static const struct rule get_task_request[] = {
     NUMBER("capacity", LIMIT_CAPACITY, HINT("ask for fewer, and ask again")),
     NUMBER("wait_ms", LIMIT_WAIT_MS, TRIMMED),
     WORKER_ID("incarnation", NEEDED),
+    BYTES("known_fragments", DIGEST_BYTES, UP_TO(LIMIT_KNOWN_FRAGMENTS), HINT("name those that were used last")),
 };
 
 static const struct rule task_assignment[] = {
@@ -234,6 +240,7 @@ static const struct rule task_assignment[] = {
     MESSAGE("sources", MAP_OUTPUT_LOCATION, UP_TO(LIMIT_SOURCES)),
     BOOL("exclusive"),
     TEXT("task_key", LIMIT_KEY_BYTES),
+    BYTES("fragment", DIGEST_BYTES),
 };
 
 static const struct rule map_output_location[] = {
@@ -258,6 +265,15 @@ static const struct rule task_report[] = {
     REF("fetch_failed", ATTEMPT, UP_TO(LIMIT_FETCH_FAILED), HINT("name the first ones; the others are noticed later")),
     QUANTITY("rows"),
     QUANTITY("bytes"),
+    MESSAGE("map_output", MAP_OUTPUT_PARTITION, UP_TO(LIMIT_PARTITIONS)),
+    MESSAGE("query_results", TASK_ROWS),
+    BYTES("plan_json", LIMIT_PLAN_BYTES, HINT("read fewer files at a time")),
+};
+
+static const struct rule task_rows[] = {
+    BYTES("ipc_payload", LIMIT_INLINE_RESULT_BYTES, KEEP_ON_WORKER),
+    QUANTITY("bytes"),
+    QUANTITY("rows"),
 };
 
 static const struct rule report_task_status_request[] = {
@@ -427,6 +443,7 @@ static const struct message_rules messages[PB_KIND_COUNT] = {
     [PB_MAP_OUTPUT_LOCATION] = RESPONSE(map_output_location),
     [PB_GET_TASK_RESPONSE] = RESPONSE(get_task_response),
     [PB_TASK_REPORT] = REQUEST(task_report),
+    [PB_TASK_ROWS] = REQUEST(task_rows),
     [PB_REPORT_TASK_STATUS_REQUEST] = REQUEST(report_task_status_request),
     [PB_REPORT_OUTCOME] = RESPONSE(report_outcome),
     [PB_REPORT_TASK_STATUS_RESPONSE] = RESPONSE(report_task_status_response),

@@ -288,6 +288,14 @@ static void check_ms(struct tree_reader *r, const struct where *where, const str
     }
 }
 
+static void check_params(struct tree_reader *r, const struct where *where, const struct json *value, void *into)
+{
+    UNUSED(into);
+    if (json_kind_of(value) != JSON_ARRAY && json_kind_of(value) != JSON_OBJECT && !is_template(r, value)) {
+        tree__expected(r, where, "a list, or an object for named parameters", value);
+    }
+}
+
 static void check_url(struct tree_reader *r, const struct where *where, const struct json *value, void *into)
 {
     const char *text = json_text(value, NULL);
@@ -330,7 +338,11 @@ static const struct tree_member http_inputs[] = {
     {"expect_status", check_status},
     {NULL, NULL},
 };
-static const struct tree_member sql_inputs[] = {{"sql", check_is_some_text}, {NULL, NULL}};
+static const struct tree_member sql_inputs[] = {
+    {"sql", check_is_some_text},
+    {"params", check_params},
+    {NULL, NULL},
+};
 static const struct tree_member sleep_inputs[] = {{"ms", check_ms}, {NULL, NULL}};
 
 /* The first member of each table is the one that must be there. */

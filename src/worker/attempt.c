@@ -24,76 +24,6 @@ static int64_t lease_margin_ms(int64_t lease_ms)
 
 /* ---- one attempt ---- */
 
-static const char *missing_op(const struct worker *worker, const struct pb_task_assignment *from)
-{
-    for (size_t i = 0; i < from->n_required_custom_ops; i++) {
-        bool is_here = false;
-        for (uint32_t o = 0; o < worker->n_ops && !is_here; o++) {
-            is_here = strcmp(worker->ops[o], from->required_custom_ops[i]) == 0;
-        }
-        if (!is_here) {
-            return from->required_custom_ops[i];
-        }
-    }
-    return NULL;
-}
-
-/* Copies a text, with a NUL, to `*at` and moves that on. */
-static const char *put(char **at, const void *text, size_t n)
-{
-    char *copy = *at;
-    if (n > 0) {
-        memcpy(copy, text, n);
-    }
-    copy[n] = '\0';
-    *at += n + 1;
-    return copy;
-}
-
-struct attempt *worker__attempt_new(const struct worker *worker, const struct pb_task_assignment *from)
-{
-    const char *op = missing_op(worker, from);
-    const char *texts[] = {from->query_id,        from->executor, from->name,
-                           from->idempotency_key, from->task_key, op == NULL ? "" : op};
-    size_t lengths[ARRAY_LEN(texts)];
-    size_t bytes = sizeof(struct attempt) + from->plan_fragment_json.len + 1;
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        lengths[i] = strlen(texts[i]);
-        bytes += lengths[i] + 1;
-    }
-    struct attempt *attempt = mem_alloc(bytes);
-    *attempt = (struct attempt){.stage = from->stage_id,
-                                .task = from->task_id,
-                                .attempt = from->attempt,
-                                .lease_ms = from->lease_ms,
-                                .timeout_ms = from->timeout_ms,
-                                .is_exclusive = from->exclusive,
-                                .n_inputs = from->plan_fragment_json.len};
-    ASSERT(from->lease_token.len == TOKEN_BYTES);
-    memcpy(attempt->token, from->lease_token.data, TOKEN_BYTES);
-    char *at = (char *)(attempt + 1);
-    attempt->job_id = put(&at, texts[0], lengths[0]);
-    attempt->executor = put(&at, texts[1], lengths[1]);
-    attempt->name = put(&at, texts[2], lengths[2]);
-    attempt->idempotency_key = put(&at, texts[3], lengths[3]);
-    attempt->task_key = put(&at, texts[4], lengths[4]);
-    attempt->missing_op = put(&at, texts[5], lengths[5]);
-    attempt->missing_op = op == NULL ? NULL : attempt->missing_op;
-    attempt->inputs = put(&at, from->plan_fragment_json.data, from->plan_fragment_json.len);
-    attempt->stop = exec_stop_new();
-    return attempt;
-}
-
-void worker__attempt_free(struct attempt *attempt)
-{
-    if (attempt == NULL) {
-        return;
-    }
-    exec_stop_free(attempt->stop);
-    exec_outcome_deinit(&attempt->outcome);
-    mem_free(attempt);
-}
-
 void worker__attempts_free(struct list *garbage)
 {
     for (struct list *first; (first = list_first(garbage)) != NULL;) {
@@ -165,6 +95,9 @@ void worker__attempt_add_locked(struct worker *worker, struct attempt *attempt, 
         if (heap_min(&worker->leases) == &attempt->lease) {
             worker__watch_look_locked(worker);
         }
+    }
+    if (attempt->is_fragment_missing) {
+        worker__attempt_release_locked(worker, attempt, STOP_NONE);
     }
 }
 
@@ -277,7 +210,7 @@ void worker__attempt_done_locked(struct worker *worker, struct attempt *attempt,
 {
     attempt->verdict = verdict;
     attempt->state = ATTEMPT_DONE;
-    attempt->report_bytes = attempt->outcome.result.n + attempt->outcome.message.n;
+    worker__report_measure(attempt);
     heap_remove(&worker->leases, &attempt->lease);
     list_remove(&attempt->in_started);
     list_push_back(&worker->done, &attempt->in_line);

@@ -1,16 +1,18 @@
 /*
  * The data folder: one worker's alone, held by a lock on a file in it, and emptied of what an earlier process left.
  */
+#include "worker/folder.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "worker/worker_internal.h"
 
 #define DEPTH_MAX 200 /* folders inside each other; every level holds a descriptor */
 
@@ -97,7 +99,7 @@ static enum err take_lock(int dir, const char *path, int *out_fd, struct error *
     return ERR_OK;
 }
 
-enum err worker__folder_take(const char *path, int *out_fd, struct error *e)
+enum err worker_folder_take(const char *path, int *out_fd, struct error *e)
 {
     static const char *const emptied[] = {WORKER_DIR_WORK, WORKER_DIR_TMP, WORKER_DIR_SHUFFLE};
     int lock = -1;
@@ -118,14 +120,14 @@ enum err worker__folder_take(const char *path, int *out_fd, struct error *e)
     }
     close(dir);
     if (err != ERR_OK) {
-        worker__folder_give_back(lock);
+        worker_folder_give_back(lock);
         return err;
     }
     *out_fd = lock;
     return ERR_OK;
 }
 
-void worker__folder_give_back(int fd)
+void worker_folder_give_back(int fd)
 {
     if (fd >= 0) {
         close(fd); /* which gives the lock back, too */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "worker/worker_internal.h"
 
@@ -35,6 +36,7 @@ void worker__heartbeat_register_again(struct worker *worker)
 
 static void take_settings(struct worker *worker, const struct pb_register_worker_response *told)
 {
+    int64_t ttl_ms = (int64_t)(told->result_ttl_ms < LIMIT_QUANTITY ? told->result_ttl_ms : LIMIT_QUANTITY);
     pthread_mutex_lock(&worker->mutex);
     struct settings *settings = &worker->settings;
     settings->lease_ms = told->lease_ms > 0 ? told->lease_ms : settings->lease_ms;
@@ -44,13 +46,18 @@ static void take_settings(struct worker *worker, const struct pb_register_worker
     settings->orphan_ms = told->orphan_ms > 0 ? told->orphan_ms : settings->orphan_ms;
     settings->drain_ms = told->drain_timeout_ms > 0 ? told->drain_timeout_ms : settings->drain_ms;
     settings->kill_grace_ms = told->kill_grace_ms > 0 ? told->kill_grace_ms : settings->kill_grace_ms;
+    settings->result_ttl_ms = ttl_ms > 0 ? ttl_ms : settings->result_ttl_ms;
     worker->is_registered = true;
     worker->was_registered = true;
     worker->registered_ms = clock_mono_ms();
     worker__poll_reconsider_locked(worker);
     pthread_cond_signal(&worker->report_cond);
+    pthread_cond_signal(&worker->shuffle_cond);
     worker__watch_look_locked(worker);
     pthread_mutex_unlock(&worker->mutex);
+    if (worker->store != NULL && told->shuffle_memory_bytes > 0) {
+        exchange_store_set_memory(worker->store, told->shuffle_memory_bytes);
+    }
 }
 
 static void encode_registration(struct worker *worker, struct arena *arena, struct buf *out)
@@ -113,11 +120,35 @@ static enum err try_register(struct worker *worker)
 
 /* ---- one heartbeat ---- */
 
+static uint64_t within_limit(uint64_t quantity)
+{
+    return quantity < LIMIT_QUANTITY ? quantity : LIMIT_QUANTITY;
+}
+
+/* What an executor tells is not believed: a heartbeat that is refused for it would cost all leases. */
+static void add_progress(struct pb_heartbeat_request *beat, const struct attempt *attempt, struct pb_attempt_ref *ref,
+                         struct arena *arena)
+{
+    const struct progress *told = &attempt->progress;
+    if (!atomic_load_explicit(&told->is_known, memory_order_relaxed)) {
+        return;
+    }
+    struct pb_attempt_progress *progress = wire_new(PB_ATTEMPT_PROGRESS, arena);
+    double fraction = atomic_load_explicit(&told->fraction, memory_order_relaxed);
+    fraction = fraction >= 0 ? fraction : 0; /* NaN, too */
+    progress->ref = ref;
+    progress->fraction = fraction <= 1 ? fraction : 1;
+    progress->rows = within_limit(atomic_load_explicit(&told->rows, memory_order_relaxed));
+    progress->bytes = within_limit(atomic_load_explicit(&told->bytes, memory_order_relaxed));
+    beat->progress[beat->n_progress++] = progress;
+}
+
 /* Names every attempt. Those that have run for a while are handed to the reporter, which says so. */
 static void name_attempts_locked(struct worker *worker, struct pb_heartbeat_request *beat, struct arena *arena,
                                  int64_t now_ms)
 {
     beat->running = arena_alloc(arena, (worker->attempts.count + 1) * sizeof *beat->running);
+    beat->progress = arena_alloc(arena, (worker->attempts.count + 1) * sizeof *beat->progress);
     LIST_EACH(at, &worker->all) {
         struct attempt *attempt = CONTAINER_OF(at, struct attempt, in_all);
         struct pb_attempt_ref *ref = worker__attempt_ref(attempt, arena);
@@ -125,8 +156,11 @@ static void name_attempts_locked(struct worker *worker, struct pb_heartbeat_requ
         ref->lease_token.data = arena_copy(arena, attempt->token, TOKEN_BYTES);
         beat->running[beat->n_running++] = ref;
         attempt->beat = worker->beat;
-        if (attempt->state == ATTEMPT_RUNNING && !attempt->is_dead && !attempt->is_released &&
-            !attempt->is_started_told && now_ms - attempt->started_ms >= STARTED_AFTER_MS) {
+        if (attempt->state != ATTEMPT_RUNNING || attempt->is_dead || attempt->is_released) {
+            continue;
+        }
+        add_progress(beat, attempt, ref, arena);
+        if (!attempt->is_started_told && now_ms - attempt->started_ms >= STARTED_AFTER_MS) {
             attempt->is_started_told = true;
             list_push_back(&worker->started, &attempt->in_started);
         }
@@ -146,10 +180,9 @@ static bool encode_beat(struct worker *worker, struct arena *arena, struct buf *
     beat->at_ms = (uint64_t)clock_wall_ms();
     beat->custom_operator_capabilities = worker->ops;
     beat->n_custom_operator_capabilities = worker->n_ops;
-    if (worker->shuffle != NULL) {
-        beat->n_held_jobs = worker->shuffle->held_jobs(worker->shuffle->context, arena, &beat->held_jobs);
-    }
+    beat->n_held_jobs = worker__shuffle_jobs(worker, arena, &beat->held_jobs);
     pthread_mutex_lock(&worker->mutex);
+    worker->n_held_jobs = (uint32_t)beat->n_held_jobs;
     worker->beat++;
     worker->is_beat_wanted = false;
     name_attempts_locked(worker, beat, arena, now_ms);
@@ -166,9 +199,7 @@ static void take_accepted(struct worker *worker, const struct pb_heartbeat_respo
                           bool was_leaving)
 {
     worker__attempts_stop_named(worker, answer->stop, answer->n_stop);
-    if (worker->shuffle != NULL && answer->n_ended_jobs > 0) {
-        worker->shuffle->jobs_ended(worker->shuffle->context, answer->ended_jobs, (uint32_t)answer->n_ended_jobs);
-    }
+    worker__shuffle_jobs_ended(worker, answer->ended_jobs, answer->n_ended_jobs);
     pthread_mutex_lock(&worker->mutex);
     bool drain_changed = worker->is_drained_by_coordinator != (bool)answer->drain;
     worker->is_drained_by_coordinator = answer->drain;

@@ -128,8 +128,10 @@ static void take_tasks(struct worker *worker, const struct pb_get_task_response 
     struct list fresh, garbage;
     list_init(&fresh);
     list_init(&garbage);
+    uint32_t n_given_back = 0;
     for (size_t i = 0; i < answer->n_tasks; i++) {
         struct attempt *attempt = worker__attempt_new(worker, answer->tasks[i]);
+        n_given_back += attempt->is_fragment_missing;
         list_push_back(&fresh, &attempt->in_line);
     }
     int64_t now_ms = clock_mono_ms();
@@ -150,8 +152,27 @@ static void take_tasks(struct worker *worker, const struct pb_get_task_response 
     worker__slots_wake_locked(worker);
     pthread_mutex_unlock(&worker->mutex);
     worker__attempts_free(&garbage);
+    if (n_given_back > 0) {
+        log_info("poll", "%u tasks given back: their fragment is not here any more", n_given_back);
+    }
     if (answer->n_stop > 0) {
         worker__attempts_stop_named(worker, answer->stop, answer->n_stop);
+    }
+}
+
+/* Fragments that are here need not be sent again. */
+static void name_fragments(struct worker *worker, struct pb_get_task_request *get, struct arena *arena)
+{
+    uint8_t *digests = NULL;
+    uint32_t n = fragments_known(&worker->fragments, arena, &digests);
+    if (n == 0) {
+        return;
+    }
+    get->known_fragments = arena_alloc(arena, n * sizeof *get->known_fragments);
+    get->n_known_fragments = n;
+    for (uint32_t i = 0; i < n; i++) {
+        get->known_fragments[i].data = digests + (size_t)i * SHA256_BYTES;
+        get->known_fragments[i].len = SHA256_BYTES;
     }
 }
 
@@ -165,6 +186,7 @@ static enum err ask(struct worker *worker, struct caller *caller, uint32_t capac
     get->incarnation = worker->incarnation;
     get->capacity = capacity;
     get->wait_ms = WAIT_MS;
+    name_fragments(worker, get, &arena);
     wire_encode(get, &request);
     struct call call = {"/capstan.v1.ControlPlane/GetTask", &request, WAIT_MS + WAIT_MARGIN_MS};
     int64_t sent_ms = clock_mono_ms();

@@ -12,12 +12,17 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "worker/worker_internal.h"
 
 #define BATCH_MAX 1000
 #define BATCH_BYTES_MAX ((size_t)4 * 1024 * 1024)
+#define BATCH_FIELDS_MAX (LIMIT_REQUEST_FIELDS / 2) /* a single report has fewer */
+#define REPORT_FIELDS 24                            /* without its lists */
+#define LIST_FIELDS 6                               /* of a partition, and of a map output that was lost */
+#define LIST_BYTES ((size_t)64)                     /* of a partition; one that was lost has its job's name besides */
 #define TIMEOUT_MS 30000
 #define PAUSE_MS_MAX 1000
 #define GATHER_US 500
@@ -53,12 +58,14 @@ static void take_done_locked(struct worker *worker, struct batch *batch)
 {
     uint32_t n_max = worker->single_reports > 0 ? 1 : BATCH_MAX - batch->n_started;
     size_t bytes = 0;
+    uint32_t fields = 0;
     for (struct list *first; batch->n < n_max && (first = list_first(&worker->done)) != NULL;) {
         struct attempt *attempt = CONTAINER_OF(first, struct attempt, in_line);
-        if (batch->n > 0 && bytes + attempt->report_bytes > BATCH_BYTES_MAX) {
+        bytes += attempt->report_bytes;
+        fields += attempt->report_fields;
+        if (batch->n > 0 && (bytes > BATCH_BYTES_MAX || fields > BATCH_FIELDS_MAX)) {
             break;
         }
-        bytes += attempt->report_bytes;
         list_remove(first);
         attempt->state = ATTEMPT_SENT;
         batch->attempts[batch->n++] = attempt;
@@ -67,19 +74,90 @@ static void take_done_locked(struct worker *worker, struct batch *batch)
     worker->n_sent += batch->n;
 }
 
+static uint32_t lost_count(const struct attempt *attempt)
+{
+    uint32_t n = attempt->outcome.n_lost;
+    return n < LIMIT_FETCH_FAILED ? n : LIMIT_FETCH_FAILED;
+}
+
+void worker__report_measure(struct attempt *attempt)
+{
+    const struct exec_outcome *outcome = &attempt->outcome;
+    size_t lost_bytes = LIST_BYTES + strlen(attempt->job_id);
+    attempt->report_bytes = outcome->result.n + outcome->message.n + outcome->plan.n + outcome->output.ipc.n +
+                            outcome->output.n_partitions * LIST_BYTES + lost_count(attempt) * lost_bytes;
+    attempt->report_fields = REPORT_FIELDS + (outcome->output.n_partitions + lost_count(attempt)) * LIST_FIELDS;
+}
+
+static void set_bytes(ProtobufCBinaryData *out, const struct buf *from)
+{
+    out->data = (uint8_t *)from->data;
+    out->len = from->n;
+}
+
+static void describe_map(struct pb_task_report *report, const struct exec_output *output, struct arena *arena)
+{
+    report->map_output = arena_alloc(arena, output->n_partitions * sizeof *report->map_output);
+    for (uint32_t i = 0; i < output->n_partitions; i++) {
+        struct pb_map_output_partition *partition = wire_new(PB_MAP_OUTPUT_PARTITION, arena);
+        partition->reduce_partition = output->partitions[i].number;
+        partition->bytes = output->partitions[i].bytes;
+        partition->rows = output->partitions[i].rows;
+        partition->batches = output->partitions[i].batches;
+        partition->checksum = output->partitions[i].checksum;
+        report->map_output[report->n_map_output++] = partition;
+    }
+}
+
+static void describe_rows(struct pb_task_report *report, const struct exec_output *output, struct arena *arena)
+{
+    report->query_results = wire_new(PB_TASK_ROWS, arena);
+    report->query_results->bytes = output->bytes;
+    report->query_results->rows = output->rows;
+    set_bytes(&report->query_results->ipc_payload, &output->ipc);
+}
+
+static void describe_lost(struct pb_task_report *report, const struct attempt *attempt, struct arena *arena)
+{
+    uint32_t n = lost_count(attempt);
+    report->fetch_failed = arena_alloc(arena, n * sizeof *report->fetch_failed);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pb_attempt_ref *ref = wire_new(PB_ATTEMPT_REF, arena);
+        ref->query_id = (char *)attempt->job_id;
+        ref->stage_id = attempt->outcome.lost[i].stage;
+        ref->task_id = attempt->outcome.lost[i].task;
+        ref->attempt = attempt->outcome.lost[i].attempt;
+        report->fetch_failed[report->n_fetch_failed++] = ref;
+    }
+}
+
+/*
+ * What a run leaves counts only if it succeeded: one that was over its time may have left something, too. Nothing is copied:
+ * the attempt lives until the report has been answered.
+ */
 static struct pb_task_report *describe(const struct attempt *attempt, struct arena *arena)
 {
+    const struct exec_outcome *outcome = &attempt->outcome;
     struct pb_task_report *report = wire_new(PB_TASK_REPORT, arena);
     report->ref = worker__attempt_ref(attempt, arena);
     report->state = attempt->verdict;
-    report->not_retryable = attempt->outcome.not_retryable;
-    report->rows = attempt->outcome.rows;
-    report->bytes = attempt->outcome.bytes;
-    if (attempt->outcome.message.n > 0) {
-        report->message = attempt->outcome.message.data;
+    report->not_retryable = outcome->not_retryable;
+    report->rows = outcome->rows;
+    report->bytes = outcome->bytes;
+    if (outcome->message.n > 0) {
+        report->message = outcome->message.data;
     }
-    report->result_json.data = (uint8_t *)attempt->outcome.result.data;
-    report->result_json.len = attempt->outcome.result.n;
+    set_bytes(&report->result_json, &outcome->result);
+    if (!outcome->is_success) {
+        describe_lost(report, attempt, arena);
+        return report;
+    }
+    set_bytes(&report->plan_json, &outcome->plan);
+    if (outcome->output.kind == EXEC_OUTPUT_MAP) {
+        describe_map(report, &outcome->output, arena);
+    } else if (outcome->output.kind == EXEC_OUTPUT_RESULT) {
+        describe_rows(report, &outcome->output, arena);
+    }
     return report;
 }
 

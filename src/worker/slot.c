@@ -62,8 +62,21 @@ static struct attempt *take_locked(struct worker *worker)
     return attempt;
 }
 
+static void note_progress(void *context, double fraction, uint64_t rows, uint64_t bytes)
+{
+    struct progress *progress = context;
+    atomic_store_explicit(&progress->fraction, fraction, memory_order_relaxed);
+    atomic_store_explicit(&progress->rows, rows, memory_order_relaxed);
+    atomic_store_explicit(&progress->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&progress->is_known, true, memory_order_relaxed);
+}
+
 static void run(struct worker *worker, struct attempt *attempt, uint32_t kill_grace_ms)
 {
+    if (attempt->is_fragment_wrong) {
+        exec_fail(&attempt->outcome, false, "the fragment is not what its digest says: it was damaged on its way");
+        return;
+    }
     if (attempt->missing_op != NULL) {
         exec_fail(&attempt->outcome, false, "custom physical operator '%s' is not registered on worker",
                   attempt->missing_op);
@@ -79,7 +92,11 @@ static void run(struct worker *worker, struct attempt *attempt, uint32_t kill_gr
                              .idempotency_key = attempt->idempotency_key,
                              .task_key = attempt->task_key,
                              .timeout_ms = attempt->timeout_ms,
-                             .kill_grace_ms = kill_grace_ms};
+                             .kill_grace_ms = kill_grace_ms,
+                             .sources = attempt->sources,
+                             .n_sources = attempt->n_sources,
+                             .on_progress = note_progress,
+                             .progress_context = &attempt->progress};
     exec_run(worker->executors, attempt->executor, &task, attempt->stop, &attempt->outcome);
 }
 

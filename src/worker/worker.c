@@ -23,6 +23,7 @@
 #define ORPHAN_MS 600000
 #define DRAIN_MS 60000
 #define KILL_GRACE_MS 5000
+#define RESULT_TTL_MS 3600000
 
 void worker__cond_init(pthread_cond_t *cond)
 {
@@ -97,15 +98,15 @@ static void copy_options(struct worker *worker, const struct worker_options *opt
     worker->address = public_address(worker, options->advertise);
     worker->slots = options->slots;
     worker->executors = options->executors;
-    worker->shuffle = options->shuffle;
+    worker->store = options->store;
     random_hex(worker->incarnation, sizeof worker->incarnation - 1);
     worker__leader_init(&worker->leader, options);
 }
 
 static void init(struct worker *worker)
 {
-    pthread_cond_t *conds[] = {&worker->slot_cond, &worker->poll_cond,  &worker->report_cond,
-                               &worker->beat_cond, &worker->watch_cond, &worker->ended_cond};
+    pthread_cond_t *conds[] = {&worker->slot_cond,    &worker->poll_cond,  &worker->report_cond, &worker->beat_cond,
+                               &worker->shuffle_cond, &worker->watch_cond, &worker->ended_cond};
     for (size_t i = 0; i < ARRAY_LEN(conds); i++) {
         worker__cond_init(conds[i]);
     }
@@ -114,10 +115,11 @@ static void init(struct worker *worker)
     list_init(&worker->queue);
     list_init(&worker->done);
     list_init(&worker->started);
+    fragments_init(&worker->fragments);
     worker->slot_threads = mem_calloc(worker->slots, sizeof *worker->slot_threads);
     worker->capacity_max = LIMIT_CAPACITY;
     worker->wake_at = UINT32_MAX;
-    worker->settings = (struct settings){BEAT_MS, LEASE_MS, ORPHAN_MS, DRAIN_MS, KILL_GRACE_MS};
+    worker->settings = (struct settings){BEAT_MS, LEASE_MS, ORPHAN_MS, DRAIN_MS, KILL_GRACE_MS, RESULT_TTL_MS};
     worker__caller_init(&worker->beat_caller, LANE_BEAT);
     worker__caller_init(&worker->report_caller, LANE_REPORT);
     for (size_t i = 0; i < ARRAY_LEN(worker->poll_threads); i++) {
@@ -144,6 +146,7 @@ static void start_threads(struct worker *worker)
     for (size_t i = 0; i < ARRAY_LEN(worker->poll_threads); i++) {
         start_thread(&worker->poll_threads[i], worker__poll_main, &worker->poll_contexts[i]);
     }
+    worker__shuffle_start(worker);
     start_thread(&worker->watch_thread, worker__watch_main, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -155,15 +158,8 @@ enum err worker_start(const struct worker_options *options, struct worker **out,
         return err;
     }
     struct worker *worker = mem_calloc(1, sizeof *worker);
-    worker->data_fd = -1;
-    if (options->data_dir != NULL) {
-        err = worker__folder_take(options->data_dir, &worker->data_fd, e);
-    }
-    if (err == ERR_OK && options->listen != NULL) {
-        err = worker__serve_open(options, &worker->server, e);
-    }
+    err = worker__serve_open(worker, options, e);
     if (err != ERR_OK) {
-        worker__folder_give_back(worker->data_fd);
         mem_free(worker);
         return err;
     }
@@ -200,9 +196,10 @@ static void deinit(struct worker *worker)
     worker__leader_deinit(&worker->leader);
     map_deinit(&worker->attempts);
     heap_deinit(&worker->leases);
+    fragments_deinit(&worker->fragments);
     mem_free(worker->slot_threads);
-    pthread_cond_t *conds[] = {&worker->slot_cond, &worker->poll_cond,  &worker->report_cond,
-                               &worker->beat_cond, &worker->watch_cond, &worker->ended_cond};
+    pthread_cond_t *conds[] = {&worker->slot_cond,    &worker->poll_cond,  &worker->report_cond, &worker->beat_cond,
+                               &worker->shuffle_cond, &worker->watch_cond, &worker->ended_cond};
     for (size_t i = 0; i < ARRAY_LEN(conds); i++) {
         pthread_cond_destroy(conds[i]);
     }
@@ -219,8 +216,8 @@ void worker_close(struct worker *worker)
     worker_wait(worker);
     pthread_join(worker->watch_thread, NULL);
     worker__slots_close(worker);
-    rpc_server_close(worker->server, 0);
-    worker__folder_give_back(worker->data_fd);
+    worker__shuffle_close(worker);
+    worker__serve_close(worker);
     deinit(worker);
     mem_free(worker);
 }
@@ -239,6 +236,13 @@ void worker_stats(struct worker *worker, struct worker_stats *out)
     out->is_accepted = worker->accepted_beat_ms > 0 && worker->orphan_since_ms == 0;
     out->is_draining = worker->phase != PHASE_WORKING || worker->is_drained_by_coordinator;
     pthread_mutex_unlock(&worker->mutex);
+    if (worker->exchange != NULL) {
+        out->shuffle_sent_bytes = exchange_server_bytes(worker->exchange);
+    }
+    if (worker->store != NULL) {
+        out->shuffle_memory_bytes = exchange_store_memory_bytes(worker->store);
+        out->shuffle_file_bytes = exchange_store_file_bytes(worker->store);
+    }
     worker__leader_where(&worker->leader, out->leader);
 }
 

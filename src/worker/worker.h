@@ -5,14 +5,14 @@
  *
  * Threads, all of the worker's own: one heartbeat thread that nothing else can block, two that hold the long poll, one
  * that reports, one that watches deadlines and runs the end, and up to `slots` that run executors, made when needed.
- * What each does, and why, is in README.md beside this file.
+ * One more with a store, which removes what is not needed there. What each does, and why, is in README.md beside this file.
  *
  * A worker without a coordinator goes on looking for one, for ever. It ends when it is told to (worker_drain,
  * worker_stop_now), when a newer process has taken its worker_id, or when its first registration is refused for good
  * (credentials, a worker_id that is none).
  *
- * Ownership: worker_start copies the options' texts and lists; the executors stay the caller's and must outlive the
- * worker. Threads: any may call these functions, but none from a signal handler; worker_close is the last call.
+ * Ownership: worker_start copies the options' texts and lists; the executors and the store stay the caller's and must
+ * outlive the worker. Threads: any may call these functions, but none from a signal handler; worker_close is the last call.
  */
 #ifndef CAPSTAN_WORKER_WORKER_H
 #define CAPSTAN_WORKER_WORKER_H
@@ -23,24 +23,10 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "exchange/store.h"
 #include "exec/executor.h"
 
 struct worker;
-
-/* Subfolders of the data folder. The first three are emptied at every start; results survive a restart. */
-#define WORKER_DIR_WORK "work"
-#define WORKER_DIR_TMP "tmp"
-#define WORKER_DIR_SHUFFLE "shuffle"
-#define WORKER_DIR_RESULTS "results"
-
-/* Whoever keeps map outputs. Both functions are called on the heartbeat thread and must not block. */
-struct worker_shuffle {
-    void *context;
-    /* The jobs of which there are files: their number, and their ids in the arena. */
-    uint32_t (*held_jobs)(void *context, struct arena *arena, char ***out_job_ids);
-    /* These have ended: their files can go. */
-    void (*jobs_ended)(void *context, char *const *job_ids, uint32_t n);
-};
 
 struct worker_options {
     const char *const *join; /* HOST:PORT of coordinators; at least one */
@@ -49,7 +35,6 @@ struct worker_options {
     uint32_t slots;        /* attempts at one time; at least 1 */
     const char *listen;    /* HOST:PORT at which other workers fetch map outputs; NULL: nowhere */
     const char *advertise; /* HOST:PORT where others find that; port 0: the one it listens on. NULL: as it listens */
-    const char *data_dir;  /* made if it is not there, with mode 0700, and locked. NULL: none is needed */
     struct executor_set *executors;
     const char *capabilities_json; /* NULL: none */
     const char *const *ops;        /* names of custom operators */
@@ -63,12 +48,12 @@ struct worker_options {
     const char *listen_cert_pem; /* of `listen`; NULL: no TLS */
     const char *listen_key_pem;
     const char *listen_client_ca_pem;
-    const struct worker_shuffle *shuffle; /* NULL: there are no map outputs; else outlives the worker */
+    struct exchange_store *store; /* what executors keep for others. NULL: nothing; else outlives the worker */
 };
 
 /*
- * Takes the data folder and starts the threads; does not wait for a coordinator. ERR_INVALID for options that make no
- * sense, ERR_BUSY if another worker has the data folder, ERR_UNAVAILABLE if the folder or the address cannot be used.
+ * Starts the threads; does not wait for a coordinator. ERR_INVALID for options that make no sense, ERR_UNAVAILABLE if the
+ * address cannot be used.
  */
 MUST_USE enum err worker_start(const struct worker_options *options, struct worker **out, struct error *e);
 
@@ -106,10 +91,13 @@ struct worker_stats {
     uint64_t reports_total;      /* ReportTaskStatus answers */
     uint64_t beats_total;        /* accepted heartbeats */
     uint64_t missed_beats_total; /* heartbeats without an answer, or not accepted */
-    bool is_registered;          /* and a heartbeat was accepted, or it registered, within the last lease */
-    bool is_accepted;            /* the last heartbeat was accepted */
-    bool is_draining;            /* by worker_drain or by the coordinator */
-    char leader[256];            /* where it looks for the leader now; it is there if `is_accepted` */
+    uint64_t shuffle_sent_bytes; /* to other workers, and of results to coordinators */
+    uint64_t shuffle_memory_bytes; /* of the store, as it is now */
+    uint64_t shuffle_file_bytes;
+    bool is_registered; /* and a heartbeat was accepted, or it registered, within the last lease */
+    bool is_accepted;   /* the last heartbeat was accepted */
+    bool is_draining;   /* by worker_drain or by the coordinator */
+    char leader[256];   /* where it looks for the leader now; it is there if `is_accepted` */
 };
 void worker_stats(struct worker *worker, struct worker_stats *out);
 

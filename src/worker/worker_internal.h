@@ -3,7 +3,7 @@
  *
  * Two locks. `worker.mutex` guards everything about attempts and the worker's own state; it is held for moments only,
  * never over a call, a file or an executor, so the heartbeat thread may take it. `leader.mutex` guards where the leader
- * is and the channels to it. Nobody takes one while holding the other.
+ * is and the channels to it. Nobody takes one while holding the other, nor the lock of the fragments (fragment.h).
  *
  * Functions whose name ends in _locked are called with worker.mutex held.
  */
@@ -20,9 +20,11 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/prng.h"
+#include "exchange/serve.h"
 #include "exec/executor.h"
 #include "rpc/rpc.h"
 #include "wire/message.h"
+#include "worker/fragment.h"
 #include "worker/worker.h"
 
 #define TOKEN_BYTES 16
@@ -108,6 +110,14 @@ enum attempt_state {
     ATTEMPT_SENT,    /* its report is on its way; only the reporter touches it */
 };
 
+/* How far a run is, as its executor tells it from time to time, on its own thread. */
+struct progress {
+    _Atomic double fraction;
+    _Atomic uint64_t rows;
+    _Atomic uint64_t bytes;
+    atomic_bool is_known;
+};
+
 struct attempt {
     struct list in_all;
     struct list in_line;    /* QUEUED: for the slots; DONE: for the reporter */
@@ -120,7 +130,9 @@ struct attempt {
     bool is_dead;     /* not current any more: nothing about it is reported */
     bool is_released; /* to be given back, unless it has just finished */
     bool is_started_told;
-    bool is_replaced; /* its outcome was refused as such, and a plain failure put in its place */
+    bool is_replaced;         /* its outcome was refused as such, and a plain failure put in its place */
+    bool is_fragment_missing; /* it came without its fragment, which is not here */
+    bool is_fragment_wrong;   /* the fragment is not what its digest says */
     uint32_t attempt;
     uint64_t stage;
     uint64_t task;
@@ -131,14 +143,19 @@ struct attempt {
     struct exec_outcome outcome;
     Capstan__V1__TaskState verdict; /* what the report says */
     size_t report_bytes;
+    uint32_t report_fields;
+    struct progress progress;
+    struct fragment *fragment; /* that has its inputs; NULL: they are its own */
+    const char *inputs;
+    size_t n_inputs;
     const char *missing_op; /* an operator that it needs and this worker does not have; NULL: none */
     const char *job_id;     /* this and what follows lie behind the struct, in the same block */
     const char *executor;
     const char *name;
     const char *idempotency_key;
     const char *task_key;
-    const char *inputs;
-    size_t n_inputs;
+    const struct exec_source *sources;
+    uint32_t n_sources;
 };
 
 /* ---- the worker ---- */
@@ -159,6 +176,7 @@ struct settings {
     int64_t orphan_ms;
     int64_t drain_ms;
     int64_t kill_grace_ms;
+    int64_t result_ttl_ms;
 };
 
 /* What one of the poll threads needs. */
@@ -181,10 +199,11 @@ struct worker {
     uint32_t n_ops;
     uint32_t slots;
     struct executor_set *executors;
-    const struct worker_shuffle *shuffle;
+    struct exchange_store *store;     /* NULL: it keeps nothing for others */
+    struct exchange_server *exchange; /* serves it; NULL: nothing is served */
     struct rpc_server *server;
-    int data_fd; /* of the lock file; -1: none */
     struct leader leader;
+    struct fragments fragments;
 
     /* Attempts. */
     struct map attempts; /* by token */
@@ -244,8 +263,16 @@ struct worker {
     uint64_t beat;            /* number of the last heartbeat that was built */
     int64_t accepted_beat_ms; /* when the last accepted one was sent */
     int64_t orphan_since_ms;  /* when it was first noticed that nobody answers; 0: somebody does */
+    uint32_t n_held_jobs;     /* of which it had map outputs when the last heartbeat was built */
     uint32_t outputs_needed;
     int64_t outputs_known_ms; /* when the heartbeat that told it was sent; 0: not told since the worker leaves */
+
+    /* What is kept for others; only with a store. */
+    pthread_cond_t shuffle_cond;
+    pthread_t shuffle_thread;
+    char **ended_jobs; /* to be dropped */
+    uint32_t n_ended_jobs;
+    bool is_shuffle_closed;
 
     /* The end. */
     pthread_cond_t watch_cond;
@@ -266,14 +293,20 @@ struct worker {
 void worker__wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t at_us);
 void worker__cond_init(pthread_cond_t *cond);
 
-/* attempt.c */
+/* assignment.c */
 
 /* A new attempt that nobody knows yet. */
-struct attempt *worker__attempt_new(const struct worker *worker, const struct pb_task_assignment *from);
+struct attempt *worker__attempt_new(struct worker *worker, const struct pb_task_assignment *from);
 void worker__attempt_free(struct attempt *attempt);
+
+/* attempt.c */
+
 /* Frees all attempts that are in the list by `in_line`. Not under the lock: there may be many. */
 void worker__attempts_free(struct list *garbage);
-/* Takes it over; one that is known already goes to `garbage`. `lease_from_ms`: when its lease began at the earliest. */
+/*
+ * Takes it over; one that is known already goes to `garbage`, one whose fragment is missing back to the coordinator.
+ * `lease_from_ms`: when its lease began at the earliest.
+ */
 void worker__attempt_add_locked(struct worker *worker, struct attempt *attempt, int64_t lease_from_ms,
                                 struct list *garbage);
 /* Ends what runs, forgets what does not. Those that can be freed go to `garbage`. */
@@ -319,6 +352,8 @@ void worker__poll_reconsider_locked(struct worker *worker);
 
 /* report.c */
 void *worker__report_main(void *worker);
+/* How large its report is going to be. */
+void worker__report_measure(struct attempt *attempt);
 
 /* heartbeat.c */
 void *worker__heartbeat_main(void *worker);
@@ -332,11 +367,16 @@ void worker__watch_look_locked(struct worker *worker);
 void worker__watch_superseded(struct worker *worker);
 void worker__watch_refused(struct worker *worker, int exit_code);
 
-/* serve.c */
-MUST_USE enum err worker__serve_open(const struct worker_options *options, struct rpc_server **out, struct error *e);
+/* serve.c: what others fetch from here. */
+MUST_USE enum err worker__serve_open(struct worker *worker, const struct worker_options *options, struct error *e);
+void worker__serve_close(struct worker *worker);
 
-/* folder.c */
-MUST_USE enum err worker__folder_take(const char *path, int *out_fd, struct error *e);
-void worker__folder_give_back(int fd);
+/* shuffle.c: what is kept for others. Without a store these do nothing. */
+void worker__shuffle_start(struct worker *worker);
+void worker__shuffle_close(struct worker *worker);
+/* The jobs of which there are map outputs: their number, and their ids in the arena. */
+uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char ***out_job_ids);
+/* These have ended: their map outputs can go. Returns at once. */
+void worker__shuffle_jobs_ended(struct worker *worker, char *const *job_ids, size_t n);
 
 #endif

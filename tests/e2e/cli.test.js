@@ -348,16 +348,26 @@ scenario('a worker folder is for one worker at a time', async (world) => {
   assert.match(stderr, /^capstan: another worker uses the data folder/m);
 });
 
-scenario('demo shows a tree, its results and how long it took', async (world) => {
-  const { code, stdout, stderr } = await world.cli(['demo']);
+scenario('demo shows a tree, a query, their results and how long it took', { ms: 60000 }, async (world) => {
+  const { code, stdout, stderr } = await world.cli(['demo', '--json']);
   assert.equal(code, 0, stderr);
-  const results = JSON.parse(stdout);
+  const [results, query] = stdout.trim().split('\n').map((line) => JSON.parse(line));
   assert.deepEqual(Object.keys(results).sort(), ['double_0', 'double_1', 'double_2', 'extract', 'flaky', 'sum']);
   assert.equal(results.sum.json, 32);
+  assert.deepEqual(
+    query.columns.map((column) => column.name),
+    ['country', 'customers', 'sales', 'revenue', 'largest'],
+  );
+  assert.deepEqual(
+    query.rows.map((row) => row[0]),
+    ['Kenya', 'Canada', 'Nepal', 'Iceland', 'Norway'],
+  );
   assert.match(stderr, /^A coordinator and 2 workers are up after \d+(\.\d+)? m?s\. /m);
   assert.match(stderr, /^flaky: failed on \S+ in .*: exit code 1: bad luck$/m);
   assert.match(stderr, /^flaky: succeeded on \S+ \(attempt 2\)/m);
   assert.match(stderr, /^sum: succeeded on \S+ in \d+(\.\d+)? m?s$/m);
+  assert.match(stderr, /^ *stage 0: 4 tasks, 2,000,000 rows, .*; hash$/m, 'the rows are shuffled');
+  assert.match(stderr, /^The query took \d+(\.\d+)? m?s\.$/m);
   assert.match(stderr, /^Done, and everything is stopped again, after \d+(\.\d+)? m?s\.$/m);
 });
 
@@ -373,4 +383,41 @@ scenario('bench prints figures with their conditions', { ms: 120000 }, async (wo
   });
   const latency = JSON.parse((await world.cli(['bench', 'latency', '--tasks', '30', '--json'])).stdout);
   has(latency, { p50_ms: 'number', p99_ms: 'number', commit_ms: 'number' });
+});
+
+scenario('bench sql compares with DuckDB and says where the time went', { ms: 120000 }, async (world) => {
+  const data = world.folder('tpch');
+  const small = ['--scale', '0.02', '--repeat', '1', '--queries', '1,3', '--data', data, '--json'];
+  const forced = JSON.parse((await world.cli(['bench', 'sql', '--forced', ...small])).stdout);
+  has(forced, { ratio_geomean: 'number', queries: 'object', scale: 'number', load_before: 'number', engine: 'string' });
+  assert.deepEqual(
+    forced.queries.map((query) => query.name),
+    ['q01', 'q03'],
+  );
+  for (const query of forced.queries) {
+    has(query, { duckdb_ms: 'number', capstan_ms: 'number', stages: 'number', plan_ms: 'number', run_ms: 'number' });
+    assert.ok(query.stages > 1 && query.workers === 2, JSON.stringify(query));
+    assert.ok(query.moved_bytes > 0, JSON.stringify(query));
+  }
+  const single = JSON.parse((await world.cli(['bench', 'sql', '--single', ...small])).stdout);
+  has(single, { overhead_ms: 'number', select_p50_ms: 'number', select_p99_ms: 'number' });
+  assert.deepEqual(
+    single.queries.map((query) => query.stages),
+    [1, 1],
+  );
+  const gain = JSON.parse((await world.cli(['bench', 'sql', '--gain', ...small])).stdout);
+  has(gain, { duckdb_gain: 'number', capstan_gain: 'number', gain_ratio: 'number' });
+  assert.deepEqual(fs.readdirSync(data), ['tpch-0.02'], 'the tables were made once');
+});
+
+scenario('bench shuffle compares with Parquet files', { ms: 120000 }, async (world) => {
+  const figures = JSON.parse(
+    (await world.cli(['bench', 'shuffle', '--rows', '200000', '--repeat', '1', '--json'])).stdout,
+  );
+  has(figures, { mb_per_s: 'number', parquet_mb_per_s: 'number', ratio: 'number', rows: 'number' });
+  assert.deepEqual(
+    figures.shapes.map((shape) => shape.name),
+    ['numbers', 'texts'],
+  );
+  for (const shape of figures.shapes) assert.equal(shape.workers, 2);
 });

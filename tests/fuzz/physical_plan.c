@@ -3,8 +3,10 @@
  *
  * Promises: a plan that is accepted can be written, and what is written is accepted and written again as the same; its
  * stages are in an order in which inputs come first, one of them is the result, every stage has tasks; for every task the
- * SQL can be asked for, which gives text or an error with a message; the plan can be explained, and refined by any sizes
- * into a plan that is accepted too. A plan that is refused has texts that say why, at most LIMIT_PLAN_ERRORS.
+ * SQL can be asked for, which gives text or an error with a message; a stage that is due reads only what is due or added,
+ * and if a choice is open, something is awaited; the plan can be explained, and refined by any sizes into a plan that is
+ * accepted too, in which stages that were added or done are as they were. A plan that is refused has texts that say why,
+ * at most LIMIT_PLAN_ERRORS.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +51,43 @@ static void check_stage(const struct physical_plan *plan, uint32_t at)
         buf_deinit(&sql);
     }
     (void)physical_is_waiting(plan, at);
+    must(stage->write.to == NULL || (stage->write.format != NULL && stage->write.options != NULL));
+    must(stage->write.to == NULL || physical_write_ending(&stage->write)[0] != '\0');
+    must(stage->publish.to == NULL || (n == 1 && stage->n_inputs == 1));
+}
+
+/* How the plan becomes stages of a job. */
+static void check_job(const struct physical_plan *plan, struct arena *arena)
+{
+    bool has_choice = false;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        const struct physical_stage *stage = &plan->stages[i];
+        uint32_t *parents = NULL;
+        bool *whole = NULL;
+        uint32_t n = physical_parents(plan, i, arena, &parents, &whole);
+        bool is_due = physical_is_due(plan, i);
+        has_choice = has_choice || stage->choice.is_open;
+        must(n <= stage->n_inputs && (n > 0) == (stage->n_inputs > 0));
+        must(!is_due || stage->job_stage == PHYSICAL_NOT_ADDED);
+        for (uint32_t k = 0; k < n; k++) {
+            const struct physical_stage *parent = &plan->stages[parents[k]];
+            must(!is_due || parent->job_stage != PHYSICAL_NOT_ADDED || physical_is_due(plan, parents[k]));
+            must(whole[k] || parent->output.partitions == physical_tasks(plan, i));
+        }
+    }
+    uint32_t *awaited = NULL;
+    must(!has_choice || physical_awaited(plan, arena, &awaited) > 0);
+}
+
+/* The stage with that id; NULL if there is none. */
+static const struct physical_stage *find_stage(const struct physical_plan *plan, uint32_t id)
+{
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (plan->stages[i].id == id) {
+            return &plan->stages[i];
+        }
+    }
+    return NULL;
 }
 
 static void check_plan(const struct physical_plan *plan, struct arena *arena)
@@ -63,6 +102,7 @@ static void check_plan(const struct physical_plan *plan, struct arena *arena)
         n_results += plan->stages[i].output.exchange == EXCHANGE_RESULT ? 1 : 0;
     }
     must(n_results == 1);
+    check_job(plan, arena);
     physical_write(&once, plan);
     must(physical_read(once.data, once.n, arena, &again, NULL, NULL) == ERR_OK);
     physical_write(&twice, again);
@@ -96,7 +136,17 @@ static void check_refined(const struct physical_plan *plan, struct arena *arena,
         }
         sizes[i].is_finished = sizes[i].is_finished && !physical_is_waiting(plan, i);
     }
-    check_plan(query_refine(plan, sizes, &options, arena), arena);
+    const struct physical_plan *next = query_refine(plan, sizes, &options, arena);
+    check_plan(next, arena);
+    for (uint32_t i = 0; i < plan->n_stages; i++) { /* what the job has is not changed */
+        const struct physical_stage *before = &plan->stages[i];
+        const struct physical_stage *after = find_stage(next, before->id);
+        if (before->job_stage != PHYSICAL_NOT_ADDED || sizes[i].is_finished) {
+            must(after != NULL && after->job_stage == before->job_stage && after->sql == before->sql);
+            must(after->n_inputs == before->n_inputs && after->n_splits == before->n_splits);
+            must(after->n_groups == before->n_groups && after->custom.op == before->custom.op);
+        }
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)

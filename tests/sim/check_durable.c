@@ -103,6 +103,17 @@ static void check_output_told(struct sim *sim, const struct msg *request)
     }
 }
 
+static void check_child_told(struct sim *sim, const struct msg *request)
+{
+    const struct ref *ref = &request->u.child_news;
+    const struct stored_task *task = &sim->store.tasks[store_tid(&sim->store, ref->job, ref->stage, ref->task)];
+    if (task->row.attempt == ref->attempt && task->row.outcome == OUTCOME_PENDING) {
+        sim_fail(sim, PROPERTY_durable,
+                 "what the child of attempt %u of %s %u.%u brought is taken, and it is not stored", ref->attempt,
+                 job_name(ref->job), ref->stage, ref->task);
+    }
+}
+
 static void check_heartbeat_told(struct sim *sim, const struct durable *durable, const struct msg *request,
                                  const struct reply *reply)
 {
@@ -142,7 +153,9 @@ static void leave(struct sim *sim, void *state, const struct msg *request, const
         check_reports_told(sim, request, reply);
         break;
     case REPLY_ACCEPT:
-        if (reply->u.accept == REFUSE_NONE) {
+        if (request->kind == CMD_CHILD_DONE) {
+            check_child_told(sim, request);
+        } else if (reply->u.accept == REFUSE_NONE) {
             check_output_told(sim, request);
         }
         break;

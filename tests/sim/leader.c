@@ -211,8 +211,9 @@ static bool bring_jobs(struct sim *sim, const struct msg *msg)
     case CMD_CANCEL:
     case CMD_RETRY:
         return bring_job(sim, msg->job);
+    case CMD_CHILD_DONE:
     case CMD_CHILD_FAILED:
-        return bring_job(sim, msg->u.child_failed.job);
+        return bring_job(sim, msg->u.child_news.job);
     case CMD_REGISTER:
     case CMD_HEARTBEAT:
     case CMD_DEREGISTER:
@@ -349,7 +350,8 @@ static int64_t commit_takes_ms(struct sim *sim)
 
 static bool batch_is_empty(const struct batch *batch)
 {
-    return batch->fx.n_rows == 0 && batch->fx.n_replies == 0 && batch->fx.children == NULL;
+    return batch->fx.n_rows == 0 && batch->fx.n_replies == 0 && batch->fx.children == NULL &&
+           batch->fx.child_ends == NULL;
 }
 
 static void batch_clear(struct batch *batch, uint64_t row_base)
@@ -432,11 +434,33 @@ void leader_tick(struct sim *sim, int64_t at_ms)
 
 /* ---- commits ---- */
 
+static struct ref ref_of(const struct attempt_ref *ref)
+{
+    return (struct ref){name_index(ref->task.job_id), ref->task.stage, ref->task.task, ref->attempt, ref->token};
+}
+
+/*
+ * Somebody reads what the child of this attempt brought, and says so: at once, or so late that the next leader hears it,
+ * who may have been told already.
+ */
+void leader__read_child(struct sim *sim, struct ref ref, enum job_state state)
+{
+    bool fails =
+        state != JOB_SUCCEEDED || (!sim->is_healed && prng_permille(&sim->prng, sim->world.mood.plan_child_fails));
+    uint32_t m = net_new(sim, fails ? CMD_CHILD_FAILED : CMD_CHILD_DONE, NO_INDEX);
+    net_msg(sim, m)->u.child_news = ref;
+    if (prng_permille(&sim->prng, 500)) {
+        leader_receive(sim, m);
+    } else {
+        int64_t late_ms = prng_range(&sim->prng, 1, prng_permille(&sim->prng, 200) ? 5000 : 50);
+        events_add(&sim->events, sim->now_ms + late_ms, EVENT_DELIVER, m, 0);
+    }
+}
+
 static void start_children(struct sim *sim, const struct batch *batch)
 {
     for (const struct child_start *child = batch->fx.children; child != NULL; child = child->next) {
-        struct ref ref = {name_index(child->ref.task.job_id), child->ref.task.stage, child->ref.task.task,
-                          child->ref.attempt, child->ref.token};
+        struct ref ref = ref_of(&child->ref);
         uint32_t tid = store_tid(&sim->store, ref.job, ref.stage, ref.task);
         ASSERT(tid != NO_INDEX);
         while (sim->n_child_jobs <= tid) {
@@ -457,7 +481,7 @@ static void start_children(struct sim *sim, const struct batch *batch)
             msg->u.submit.parent = ref;
             sim->clients.clients[*job].is_submitted = true;
         } else {
-            msg->u.child_failed = ref;
+            msg->u.child_news = ref;
         }
         leader_receive(sim, m);
     }
@@ -490,6 +514,9 @@ static void apply_batch(struct sim *sim, struct batch *batch, bool send)
         }
     }
     start_children(sim, batch);
+    for (const struct child_end *end = fx->child_ends; end != NULL; end = end->next) {
+        leader__read_child(sim, ref_of(&end->ref), JOB_SUCCEEDED);
+    }
 }
 
 void leader_commit_done(struct sim *sim)

@@ -163,9 +163,7 @@ static void make_results(struct sim *sim, const struct msg *msg, struct command_
     out->u.results = (struct cmd_results){
         .ref = leader__attempt_ref(&msg->u.output.ref),
         .worker_id = worker_name(msg->worker),
-        .rows = 7,
-        .bytes = msg->u.output.bytes,
-        .is_inline = msg->u.output.is_inline,
+        .rows = {.rows = 7, .bytes = msg->u.output.bytes, .is_inline = msg->u.output.is_inline},
     };
 }
 
@@ -199,21 +197,41 @@ static void make_set_node(struct sim *sim, const struct msg *msg, struct command
     };
 }
 
+static void make_child_done(struct sim *sim, const struct msg *msg, struct command_room *room, struct command *out)
+{
+    UNUSED(sim);
+    UNUSED(room);
+    out->u.child_done = (struct cmd_child_done){
+        .ref = leader__attempt_ref(&msg->u.child_news),
+        .result_bytes = 20 + msg->u.child_news.attempt,
+        .rows = msg->u.child_news.attempt,
+    };
+}
+
 static void make_child_failed(struct sim *sim, const struct msg *msg, struct command_room *room, struct command *out)
 {
     UNUSED(sim);
     UNUSED(room);
     out->u.child_failed = (struct cmd_child_failed){
-        .ref = leader__attempt_ref(&msg->u.child_failed),
-        .message = "the child job could not be made",
+        .ref = leader__attempt_ref(&msg->u.child_news),
+        .message = "the child job could not be made or read",
     };
 }
 
 static command_fn *const MAKERS[] = {
-    [CMD_SUBMIT] = make_submit,         [CMD_REGISTER] = make_register, [CMD_HEARTBEAT] = make_heartbeat,
-    [CMD_DEREGISTER] = make_deregister, [CMD_GET_TASK] = make_get_task, [CMD_REPORT] = make_report,
-    [CMD_MAP_OUTPUT] = make_map_output, [CMD_RESULTS] = make_results,   [CMD_CANCEL] = make_cancel,
-    [CMD_RETRY] = make_retry,           [CMD_SET_NODE] = make_set_node, [CMD_CHILD_FAILED] = make_child_failed,
+    [CMD_SUBMIT] = make_submit,
+    [CMD_REGISTER] = make_register,
+    [CMD_HEARTBEAT] = make_heartbeat,
+    [CMD_DEREGISTER] = make_deregister,
+    [CMD_GET_TASK] = make_get_task,
+    [CMD_REPORT] = make_report,
+    [CMD_MAP_OUTPUT] = make_map_output,
+    [CMD_RESULTS] = make_results,
+    [CMD_CANCEL] = make_cancel,
+    [CMD_RETRY] = make_retry,
+    [CMD_SET_NODE] = make_set_node,
+    [CMD_CHILD_DONE] = make_child_done,
+    [CMD_CHILD_FAILED] = make_child_failed,
 };
 
 void leader__command(struct sim *sim, uint32_t m, struct command_room *room, struct command *out)

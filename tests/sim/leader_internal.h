@@ -35,6 +35,9 @@ struct partition leader__partition(const struct ref *ref, uint32_t partition);
 
 struct attempt_ref leader__attempt_ref(const struct ref *ref);
 
+/* The child job of this attempt has ended: somebody is told what it brought, or that it brought nothing. */
+void leader__read_child(struct sim *sim, struct ref ref, enum job_state state);
+
 /* Turns a reply into a message and sends it to whoever asked. The request is freed. */
 void leader__send_reply(struct sim *sim, const struct reply *reply);
 

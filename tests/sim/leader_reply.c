@@ -131,6 +131,10 @@ void leader__send_reply(struct sim *sim, const struct reply *reply)
     const struct msg *request = net_msg(sim, m);
     ASSERT(request->at_leader);
     leader__unlink(sim, m);
+    if (request->kind == CMD_SUBMIT && request->u.submit.has_parent && reply->kind == REPLY_SUBMIT &&
+        reply->u.job.existed && job_state_is_terminal(reply->u.job.state)) {
+        leader__read_child(sim, request->u.submit.parent, reply->u.job.state); /* it ended under another leader */
+    }
     if (request->proc == NO_INDEX && request->job == NO_INDEX && request->kind != CMD_SET_NODE) {
         net_free(sim, m); /* the leader itself asked */
         return;

@@ -118,7 +118,7 @@ struct msg {
             bool draining;
             bool clear_blacklist;
         } set_node;
-        struct ref child_failed;
+        struct ref child_news; /* CMD_CHILD_DONE, CMD_CHILD_FAILED */
         struct {
             enum reply_kind reply;
             enum err code;

@@ -161,9 +161,9 @@ static uint64_t sum_of(const uint64_t *numbers, size_t n)
 
 static void print_commands(const struct stats *sum)
 {
-    static const char *const kinds[] = {"submit",   "register",     "heartbeat", "deregister", "get_task",
-                                        "report",   "map_output",   "results",   "cancel",     "retry",
-                                        "set_node", "child_failed", "tick"};
+    static const char *const kinds[] = {"submit",   "register",   "heartbeat",    "deregister", "get_task",
+                                        "report",   "map_output", "results",      "cancel",     "retry",
+                                        "set_node", "child_done", "child_failed", "tick"};
     (void)printf("commands:");
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         (void)printf(" %s %" PRIu64, kinds[i], sum->by_kind[i]);

@@ -286,6 +286,75 @@ TEST(every_type_survives_the_way_through_arrow)
     fixture_close(&f);
 }
 
+/* The bits of a Bool array as 0, 1 and - for NULL. */
+static void write_bools(struct buf *out, const struct ArrowArray *array)
+{
+    const uint8_t *validity = array->buffers[0];
+    const uint8_t *bits = array->buffers[1];
+    for (int64_t i = array->offset; i < array->offset + array->length; i++) {
+        bool is_null = validity != NULL && (validity[i / 8] >> (i % 8) & 1) == 0;
+        buf_char(out, is_null ? '-' : (bits[i / 8] >> (i % 8) & 1) != 0 ? '1' : '0');
+    }
+}
+
+TEST(a_boolean_is_a_bool_of_arrow)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    struct duck_result *result = NULL;
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    struct buf text = {0};
+    CHECK_ERR(duck_query(
+                  f.connection,
+                  "SELECT CASE WHEN i % 4 = 3 THEN NULL ELSE i % 3 = 0 END AS b, i::TINYINT AS n, [i = 2, i > 1] AS l, "
+                  "{'x': i = 1, 'y': i} AS s FROM range(11) r(i) ORDER BY i",
+                  &result, &e),
+              ERR_OK);
+    CHECK_ERR(duck_result_schema(result, &schema, &e), ERR_OK);
+    CHECK_STR(schema.children[0]->format, "b");
+    CHECK(schema.children[0]->metadata == NULL);
+    CHECK_STR(schema.children[1]->format, "c");
+    CHECK_STR(schema.children[2]->children[0]->format, "b");
+    CHECK_STR(schema.children[3]->children[0]->format, "b");
+    CHECK_ERR(duck_result_next(result, &array, &e), ERR_OK);
+    CHECK_INT(array.length, 11);
+    write_bools(&text, array.children[0]);
+    CHECK_STR(text.data, "100-001-010");
+    buf_reset(&text);
+    write_bools(&text, array.children[2]->children[0]);
+    CHECK_STR(text.data, "0000110101010101010101");
+    buf_reset(&text);
+    write_bools(&text, array.children[3]->children[0]);
+    CHECK_STR(text.data, "01000000000");
+    CHECK_INT(((const int8_t *)array.children[1]->buffers[1])[10], 10);
+    array.release(&array);
+    schema.release(&schema);
+    duck_result_close(result);
+    buf_deinit(&text);
+    fixture_close(&f);
+}
+
+TEST(booleans_survive_the_way_through_arrow)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    int n_released = 0;
+    const char *sql =
+        "SELECT i, CASE WHEN i % 5 = 0 THEN NULL ELSE i % 3 = 0 END AS b, [i % 2 = 0, NULL, i % 7 = 0] AS l, MAP "
+        "{i: i % 11 = 0} AS m FROM range(10000) r(i)";
+    struct ArrowArrayStream stream = stream_of(&f, sql, -1, &n_released);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "m"}, &stream, &e), ERR_OK);
+    struct buf both = {0};
+    buf_format(&both,
+               "SELECT count(*)::VARCHAR FROM (FROM m) a JOIN (%s) b ON a.i = b.i AND a.b IS NOT DISTINCT FROM b.b AND "
+               "a.l = b.l AND a.m = b.m",
+               sql);
+    CHECK_STR(rows_of(&f, f.connection, both.data), "10000");
+    buf_deinit(&both);
+    fixture_close(&f);
+}
+
 TEST(a_stand_in_has_columns_and_no_rows)
 {
     struct fixture f = fixture_open(&defaults);

@@ -85,7 +85,7 @@ static void write_stream(struct folder *folder, uint32_t task, bool is_compresse
     CHECK_ERR(duck_run(connection, "set timezone = 'UTC'", &e), ERR_OK);
     struct exchange_writer_options options = {.store = folder->store,
                                               .key = folder_key("job", task, 1),
-                                              .kind = EXCHANGE_RESULT,
+                                              .kind = EXCHANGE_KIND_RESULT,
                                               .scatter = {.mode = SCATTER_ONE,
                                                           .n_partitions = 1,
                                                           .bytes_max = (size_t)1 << 30,

@@ -167,11 +167,11 @@ static void check_refused(const char *path, enum err expected, const char *messa
     CHECK_ERR(executor_plugin(path, &executor, NULL), expected);
 }
 
-static void check_plugin_refused(const char *name, const char *message)
+static void check_plugin_refused(const char *name, enum err expected, const char *message)
 {
     char path[600];
     plugin_path(name, path, sizeof(path));
-    check_refused(path, ERR_INVALID, message);
+    check_refused(path, expected, message);
 }
 
 TEST(what_is_no_plugin_is_refused_with_a_reason)
@@ -179,10 +179,10 @@ TEST(what_is_no_plugin_is_refused_with_a_reason)
     check_refused("/no/such/plugin.so", ERR_NOT_FOUND, "plug-in @: No such file or directory");
     check_refused("plugin.so", ERR_NOT_FOUND, "plug-in @: No such file or directory");
     check_refused("/etc/passwd", ERR_INVALID, "plug-in @ cannot be loaded: /etc/passwd: invalid ELF header");
-    check_plugin_refused("stranger", "@ is no plug-in: it has no function capstan_executor_v1");
-    check_plugin_refused("newer", "@ needs version 2 of the plug-in interface, this worker has 1");
-    check_plugin_refused("misnamed", "@: 'no name' is no name for an executor");
-    check_plugin_refused("unwilling", "@: executor 'unwilling' cannot be used: there is no device");
+    check_plugin_refused("stranger", ERR_PRECONDITION, "@ is no plug-in: it has no function capstan_executor_v1");
+    check_plugin_refused("newer", ERR_INVALID, "@ needs version 2 of the plug-in interface, this worker has 1");
+    check_plugin_refused("misnamed", ERR_INVALID, "@: 'no name' is no name for an executor");
+    check_plugin_refused("unwilling", ERR_INVALID, "@: executor 'unwilling' cannot be used: there is no device");
 }
 
 TEST(a_plugin_that_is_loaded_twice_is_refused)

@@ -165,7 +165,10 @@ TEST(statements_other_than_select_are_left_to_one_task)
 {
     struct fixture f = fixture_open();
     CHECK(plan(&f, "EXPLAIN SELECT 1", NULL)->unsupported != NULL);
-    CHECK(plan(&f, "CREATE TABLE x AS SELECT 1", NULL)->unsupported != NULL);
+    CHECK(plan(&f, "SUMMARIZE SELECT 1", NULL)->sql != NULL);
+    struct plan *made = NULL;
+    CHECK_ERR(plan_with(&f, "CREATE TABLE x AS SELECT 1", NULL, &made), ERR_INVALID);
+    CHECK(strstr(f.e.message, "`warehouse` is not set") != NULL);
     fixture_close(&f);
 }
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "query/explain.h"
+#include "query/operators.h"
 #include "query/physical.h"
 #include "query/refine.h"
 
@@ -57,18 +58,48 @@ static struct stage_size *size_of(const struct run *run, uint32_t stage)
     return &run->sizes[run->plan->stages[stage].id];
 }
 
-/* What one task reads of one input: a view over tables of the stage's tasks. */
-static enum err make_input(struct run *run, const struct physical_input *input, struct physical_group group)
+/* The partitions of a parent that a scheduler gives to the task: all, or its share by number. */
+static struct physical_group given_partitions(struct run *run, uint32_t stage, uint32_t task, uint32_t parent)
+{
+    uint32_t *parents = NULL;
+    bool *whole = NULL;
+    uint32_t n = physical_parents(run->plan, stage, run->arena, &parents, &whole);
+    uint32_t n_tasks = physical_tasks(run->plan, stage);
+    uint32_t n_partitions = run->plan->stages[parent].output.partitions;
+    uint32_t at = 0;
+    while (at < n && parents[at] != parent) {
+        at++;
+    }
+    if (at == n) {
+        return (struct physical_group){.first = 1, .last = 0}; /* nothing at all: rows will be missing */
+    }
+    if (whole[at]) {
+        return (struct physical_group){.first = 0, .last = UINT32_MAX};
+    }
+    return (struct physical_group){.first = task * n_partitions / n_tasks,
+                                   .last = (task + 1) * n_partitions / n_tasks - 1};
+}
+
+/* What one task reads of one input: a view over tables of the stage's tasks, of which it sees what it was given. */
+static enum err make_input(struct run *run, uint32_t stage, uint32_t task, const struct physical_input *input)
 {
     const struct physical_stage *from = &run->plan->stages[input->stage];
+    struct physical_group given = given_partitions(run, stage, task, input->stage);
+    struct physical_group group = physical_task_group(run->plan, stage, task);
     bool has_column = exchange_is_partitioned(from->output.exchange);
     struct buf sql = {0};
     buf_format(&sql, "CREATE OR REPLACE TEMP VIEW \"%s\" AS ", input->name);
     for (uint32_t i = 0; i < run->n_tasks[from->id]; i++) {
         buf_format(&sql, "%sSELECT *%s FROM s%" PRIu32 "_t%" PRIu32, i == 0 ? "" : " UNION ALL ",
                    has_column ? " EXCLUDE (" PHYSICAL_PARTITION_COLUMN ")" : "", from->id, i);
+        if (has_column) {
+            buf_format(&sql, " WHERE " PHYSICAL_PARTITION_COLUMN " BETWEEN %" PRIu32 " AND %" PRIu32, given.first,
+                       given.last);
+        } else if (given.first > given.last) {
+            buf_text(&sql, " WHERE false");
+        }
         if (!input->is_whole) {
-            buf_format(&sql, " WHERE " PHYSICAL_PARTITION_COLUMN " BETWEEN %" PRIu32 " AND %" PRIu32, group.first,
+            buf_format(&sql, " AND " PHYSICAL_PARTITION_COLUMN " BETWEEN %" PRIu32 " AND %" PRIu32, group.first,
                        group.last);
         }
     }
@@ -77,30 +108,118 @@ static enum err make_input(struct run *run, const struct physical_input *input, 
     return err;
 }
 
+/* What an operator makes of the rows, as SQL: they go into a table first, so that it sees all of them. */
+static enum err apply_operator(struct run *run, const struct physical_stage *s, uint32_t task, struct buf *query)
+{
+    struct buf sql = {0};
+    struct buf rows = {0};
+    buf_format(&sql, "CREATE OR REPLACE TEMP TABLE operator_in AS %s", query->data);
+    enum err err = duck_run(run->runner->connection, sql.data, run->e);
+    if (err == ERR_OK) {
+        err = operator_sql(&rows, s->custom.op, s->custom.config_json, "operator_in", run->e);
+    }
+    if (err == ERR_OK) {
+        buf_reset(query);
+        if (exchange_is_partitioned(s->output.exchange)) {
+            buf_reset(&sql);
+            buf_format(&sql, "(%s)", rows.data);
+            physical_scatter_sql(query, s, task, sql.data);
+        } else {
+            buf_text(query, rows.data);
+        }
+    }
+    buf_deinit(&sql);
+    buf_deinit(&rows);
+    return err;
+}
+
+/* A file is a table here, called w<stage>_<task>; what is left of the rows is its name, and how many there are. */
+static enum err write_file(struct run *run, const struct physical_stage *s, uint32_t task, struct buf *query)
+{
+    struct buf sql = {0};
+    buf_format(&sql, "CREATE OR REPLACE TEMP TABLE w%" PRIu32 "_%" PRIu32 " AS %s", s->id, task, query->data);
+    enum err err = duck_run(run->runner->connection, sql.data, run->e);
+    buf_reset(query);
+    buf_format(query, "SELECT 'w%" PRIu32 "_%" PRIu32 "' AS file, count(*) AS rows FROM w%" PRIu32 "_%" PRIu32, s->id,
+               task, s->id, task);
+    buf_deinit(&sql);
+    return err;
+}
+
+static enum err add_file(void *context, const struct duck_text *values, uint32_t n, struct error *e)
+{
+    struct buf *sql = context;
+    (void)n;
+    (void)e;
+    buf_format(sql, "%sFROM %s", sql->n > 0 ? " UNION ALL " : "", values[0].bytes);
+    return ERR_OK;
+}
+
+/* The result is what is in the files that were named. */
+static enum err publish(struct run *run, struct buf *query)
+{
+    struct buf sql = {0};
+    enum err err = duck_rows(run->runner->connection, query->data, NULL, 0, add_file, &sql, run->e);
+    run->facts->is_published = true;
+    buf_deinit(query);
+    *query = sql;
+    return err;
+}
+
+/* Runs what comes before the last statement, and leaves that. */
+static enum err run_before(struct run *run, struct buf *sql)
+{
+    size_t last = physical_last_statement(sql->data);
+    if (last == 0) {
+        return ERR_OK;
+    }
+    char *query = arena_strdup(run->arena, sql->data + last);
+    sql->data[last] = '\0';
+    enum err err = duck_run(run->runner->connection, sql->data, run->e);
+    buf_reset(sql);
+    buf_text(sql, query);
+    return err;
+}
+
+/* Keeps what the task yields: for readers, or as the result. */
+static enum err keep_rows(struct run *run, const struct physical_stage *s, uint32_t task, const char *query)
+{
+    if (s->output.exchange == EXCHANGE_RESULT) {
+        return table_append(run->out, run->runner->connection, query, run->e);
+    }
+    struct buf sql = {0};
+    buf_format(&sql, "CREATE OR REPLACE TEMP TABLE s%" PRIu32 "_t%" PRIu32 " AS %s", s->id, task, query);
+    enum err err = duck_run(run->runner->connection, sql.data, run->e);
+    buf_deinit(&sql);
+    return err;
+}
+
 static enum err run_task(struct run *run, uint32_t stage, uint32_t task)
 {
     const struct physical_stage *s = &run->plan->stages[stage];
-    struct physical_group group = physical_task_group(run->plan, stage, task);
     struct buf sql = {0};
     enum err err = ERR_OK;
     for (uint32_t i = 0; i < s->n_inputs && err == ERR_OK; i++) {
-        err = make_input(run, &s->inputs[i], group);
-    }
-    bool is_result = s->output.exchange == EXCHANGE_RESULT;
-    if (!is_result) {
-        buf_format(&sql, "CREATE OR REPLACE TEMP TABLE s%" PRIu32 "_t%" PRIu32 " AS ", s->id, task);
+        err = make_input(run, stage, task, &s->inputs[i]);
     }
     if (err == ERR_OK) {
         err = physical_task_sql(&sql, run->plan, stage, task, run->e);
     }
-    if (err == ERR_OK && is_result) {
-        size_t last = physical_last_statement(sql.data);
-        char *query = arena_strdup(run->arena, sql.data + last);
-        sql.data[last] = '\0';
-        err = last > 0 ? duck_run(run->runner->connection, sql.data, run->e) : ERR_OK;
-        err = err == ERR_OK ? table_append(run->out, run->runner->connection, query, run->e) : err;
-    } else if (err == ERR_OK) {
-        err = duck_run(run->runner->connection, sql.data, run->e);
+    if (err == ERR_OK) {
+        err = run_before(run, &sql);
+    }
+    if (err == ERR_OK && s->custom.op != NULL) {
+        run->facts->n_operator_tasks++;
+        err = apply_operator(run, s, task, &sql);
+    }
+    if (err == ERR_OK && s->write.to != NULL) {
+        err = write_file(run, s, task, &sql);
+    }
+    if (err == ERR_OK && s->publish.to != NULL) {
+        err = publish(run, &sql);
+    }
+    if (err == ERR_OK) {
+        err = keep_rows(run, s, task, sql.data);
     }
     if (err != ERR_OK && run->e != NULL) {
         err = error_set(run->e, err, "stage %" PRIu32 ", task %" PRIu32 ": %.1500s\n  in: %.2000s", s->id, task,
@@ -265,7 +384,14 @@ static enum err prepare(struct runner *runner, const char *sql, const struct cut
     struct physical_plan *cut = NULL;
     struct cut_options with_catalog = *options;
     struct buf text = {0};
-    enum err err = query_plan(runner->planner, sql, NULL, runner->tables, runner->n_tables, arena, &plan, e);
+    struct planner_request request = {.sql = sql,
+                                      .params_json = runner->params_json,
+                                      .tables = runner->tables,
+                                      .n_tables = runner->n_tables,
+                                      .warehouse = "/warehouse",
+                                      .custom = operator_columns,
+                                      .custom_context = runner->connection};
+    enum err err = query_plan_request(runner->planner, &request, arena, &plan, e);
     if (err == ERR_OK && plan->root != NULL) {
         err = split_catalog_load(runner->planner, plan->root, arena, &catalog, e);
     }

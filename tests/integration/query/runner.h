@@ -26,6 +26,7 @@ struct runner {
     struct planner *planner;
     const struct planner_table *tables;
     uint32_t n_tables;
+    const char *params_json; /* of the queries; NULL: none */
 };
 
 struct run_options {
@@ -44,6 +45,8 @@ struct run_facts {
     uint32_t n_choices;   /* that were made for a broadcast */
     uint32_t n_empty;     /* stages that were made empty */
     uint32_t n_grouped;   /* stages with fewer tasks than partitions */
+    uint32_t n_operator_tasks;
+    bool is_published; /* the result went through files */
 };
 
 enum err runner_open(struct runner *runner, struct error *e);

@@ -142,14 +142,19 @@ enum err peer_submit_err(struct peer *peer, const char *job_id, const char *tree
 
 void peer_register(struct peer *peer, const char *worker_id)
 {
-    static char *executors[] = {"sleep", "command"};
+    peer_register_at(peer, worker_id, "i1", "127.0.0.1:1");
+}
+
+void peer_register_at(struct peer *peer, const char *worker_id, const char *incarnation, const char *address)
+{
+    static char *executors[] = {"sleep", "command", "sql"};
     struct pb_register_worker_request *request = peer_message(peer, PB_REGISTER_WORKER_REQUEST);
     request->worker_id = arena_strdup(&peer->arena, worker_id);
-    request->incarnation = arena_strdup(&peer->arena, "i1");
-    request->address = arena_strdup(&peer->arena, "127.0.0.1:1");
+    request->incarnation = arena_strdup(&peer->arena, incarnation);
+    request->address = arena_strdup(&peer->arena, address);
     request->slots = 8;
     request->executor_types = executors;
-    request->n_executor_types = 2;
+    request->n_executor_types = ARRAY_LEN(executors);
     CHECK_ERR(peer_call(peer, "HeartbeatService/RegisterWorker", request, PB_REGISTER_WORKER_RESPONSE, NULL), ERR_OK);
 }
 
@@ -233,6 +238,21 @@ const char *peer_report_failure(struct peer *peer, const char *worker_id, const 
     report->state = CAPSTAN__V1__TASK_STATE__TASK_STATE_FAILED;
     report->message = arena_strdup(&peer->arena, message);
     set_result(report, result);
+    return send_report(peer, worker_id, task, report);
+}
+
+const char *peer_report_rows(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                             const struct buf *stream, const struct ipc_tally *tally)
+{
+    struct pb_task_report *report = peer_message(peer, PB_TASK_REPORT);
+    report->state = CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED;
+    report->query_results = peer_message(peer, PB_TASK_ROWS);
+    report->query_results->rows = tally->rows;
+    report->query_results->bytes = tally->bytes;
+    if (stream != NULL) {
+        report->query_results->ipc_payload.data = (uint8_t *)stream->data;
+        report->query_results->ipc_payload.len = stream->n;
+    }
     return send_report(peer, worker_id, task, report);
 }
 

@@ -6,7 +6,9 @@
 #ifndef CAPSTAN_TESTS_INTEGRATION_SERVICE_PEER_H
 #define CAPSTAN_TESTS_INTEGRATION_SERVICE_PEER_H
 
+#include "base/buf.h"
 #include "coordinator/service.h"
+#include "exchange/ipc.h"
 #include "rpc/rpc.h"
 #include "wire/message.h"
 
@@ -39,6 +41,8 @@ const char *peer_submit(struct peer *peer, const char *tree);
 enum err peer_submit_err(struct peer *peer, const char *job_id, const char *tree);
 
 void peer_register(struct peer *peer, const char *worker_id);
+/* A process `incarnation` of that worker, which serves its rows there. The others poll and report as "i1". */
+void peer_register_at(struct peer *peer, const char *worker_id, const char *incarnation, const char *address);
 struct pb_get_task_response *peer_poll(struct peer *peer, const char *worker_id, uint32_t capacity, uint32_t wait_ms);
 /* Polls until there is a task; it must be of this name. */
 struct pb_task_assignment *peer_take(struct peer *peer, const char *worker_id, const char *name);
@@ -50,6 +54,10 @@ const char *peer_report(struct peer *peer, const char *worker_id, const struct p
 /* Reports a failure that leaves something behind. */
 const char *peer_report_failure(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
                                 const char *message, const char *result);
+
+/* Reports success with the rows of a final task: inline, or, without `stream`, kept by the worker. */
+const char *peer_report_rows(struct peer *peer, const char *worker_id, const struct pb_task_assignment *task,
+                             const struct buf *stream, const struct ipc_tally *tally);
 
 struct pb_query_status *peer_status(struct peer *peer, const char *job_id, uint32_t wait_ms);
 /* All payloads of the results, from the offset on, joined. */

@@ -33,6 +33,7 @@ struct driver {
     struct prng prng;
     const struct row *last; /* the last that was committed */
     const struct child_start *last_child;
+    const struct child_end *last_child_end;
     bool joined[N_WORKERS];
     bool alive[N_WORKERS];
     const char *jobs[JOBS_MAX];
@@ -237,6 +238,24 @@ static void start_children(struct driver *d)
     }
 }
 
+/* Those that have succeeded are read, or cannot be. A few are left alone: the next leader asks again. */
+static void read_children(struct driver *d)
+{
+    const struct child_end *end = d->last_child_end == NULL ? d->c.fx.child_ends : d->last_child_end->next;
+    for (; end != NULL; end = end->next) {
+        d->last_child_end = end;
+        struct attempt_ref ref = end->ref;
+        uint64_t chance = below(d, 8);
+        if (chance == 0) {
+            struct command command = {.kind = CMD_CHILD_FAILED,
+                                      .u = {.child_failed = {.ref = ref, .message = "no '\\ rows"}}};
+            cluster_do(&d->c, &command);
+        } else if (chance > 1) {
+            (void)child_is_done(&d->c, ref);
+        }
+    }
+}
+
 static const char *some_job(struct driver *d)
 {
     const char *job_id = d->n_jobs == 0 ? NULL : d->jobs[below(d, d->n_jobs)];
@@ -412,6 +431,7 @@ static void act(struct driver *d)
     };
     acts[below(d, ARRAY_LEN(acts))](d);
     start_children(d);
+    read_children(d);
 }
 
 /* The leader stops, its store is copied, and a leader of the copy knows all that it knew. */

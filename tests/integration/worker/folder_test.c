@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "integration/worker/hands.h"
+#include "worker/folder.h"
 
 struct place {
     char root[64];
@@ -52,36 +53,32 @@ static void remove_all(struct place *place)
 TEST(the_data_folder_is_private_and_cannot_be_shared)
 {
     struct place place = place_make();
-    struct stage stage = stage_set(0);
     char data[200];
     snprintf(data, sizeof data, "%s", inside(&place, "data"));
-    stage_start(&stage, (struct worker_options){.data_dir = data});
+    int first = -1, second = -1;
+    struct error e = {0};
+    CHECK_ERR(worker_folder_take(data, &first, &e), ERR_OK);
     struct stat st;
     CHECK_INT(stat(data, &st), 0);
     CHECK_UINT(st.st_mode & 0777, 0700);
-    struct worker *second = NULL;
-    struct worker_options options = {.join = stage.join,
-                                     .n_join = 1,
-                                     .worker_id = "w2",
-                                     .slots = 1,
-                                     .executors = stage.hands->set,
-                                     .data_dir = data};
-    CHECK_ERR(worker_start(&options, &second, &stage.e), ERR_BUSY);
-    CHECK(second == NULL);
-    worker_close(stage.worker);
-    stage_start(&stage, (struct worker_options){.data_dir = data}); /* free again */
-    stage_clear(&stage);
+    write_file(inside(&place, "data/shuffle/in-use"));
+    CHECK_ERR(worker_folder_take(data, &second, &e), ERR_BUSY);
+    CHECK_INT(second, -1);
+    CHECK(is_there(inside(&place, "data/shuffle/in-use"))); /* nothing of the other's was touched */
+    worker_folder_give_back(first);
+    CHECK_ERR(worker_folder_take(data, &second, &e), ERR_OK); /* free again */
+    worker_folder_give_back(second);
     remove_all(&place);
 }
 
 TEST(what_an_earlier_process_left_is_removed_but_results_stay_and_links_are_not_followed)
 {
     struct place place = place_make();
-    struct stage stage = stage_set(0);
     char data[200];
     snprintf(data, sizeof data, "%s", inside(&place, "data"));
-    stage_start(&stage, (struct worker_options){.data_dir = data});
-    worker_close(stage.worker);
+    int fd = -1;
+    CHECK_ERR(worker_folder_take(data, &fd, NULL), ERR_OK);
+    worker_folder_give_back(fd);
     CHECK_INT(mkdir(inside(&place, "data/shuffle/job"), 0700), 0);
     write_file(inside(&place, "data/shuffle/job/part-0"));
     write_file(inside(&place, "data/tmp/file"));
@@ -90,14 +87,21 @@ TEST(what_an_earlier_process_left_is_removed_but_results_stay_and_links_are_not_
     char outside[200];
     snprintf(outside, sizeof outside, "%s", place.root);
     CHECK_INT(symlink(outside, inside(&place, "data/work/link")), 0);
-    stage_start(&stage, (struct worker_options){.data_dir = data});
+    CHECK_ERR(worker_folder_take(data, &fd, NULL), ERR_OK);
     CHECK(!is_there(inside(&place, "data/shuffle/job")));
     CHECK(!is_there(inside(&place, "data/tmp/file")));
     CHECK(!is_there(inside(&place, "data/work/link")));
     CHECK(is_there(inside(&place, "data/results/kept")));
     CHECK(is_there(inside(&place, "outside")));
-    stage_clear(&stage);
+    worker_folder_give_back(fd);
     remove_all(&place);
+}
+
+TEST(a_data_folder_that_cannot_be_made_is_refused)
+{
+    int fd = -1;
+    CHECK_ERR(worker_folder_take("/dev/null/data", &fd, NULL), ERR_UNAVAILABLE);
+    CHECK_INT(fd, -1);
 }
 
 TEST(options_that_make_no_sense_are_refused)
@@ -116,8 +120,8 @@ TEST(options_that_make_no_sense_are_refused)
     options.slots = 0;
     CHECK_ERR(worker_start(&options, &worker, NULL), ERR_INVALID);
     options = good;
-    options.data_dir = "/dev/null/data";
-    CHECK_ERR(worker_start(&options, &worker, NULL), ERR_UNAVAILABLE);
+    options.listen = "no address";
+    CHECK_ERR(worker_start(&options, &worker, NULL), ERR_INVALID);
     CHECK(worker == NULL);
     hands_free(hands);
 }

@@ -94,9 +94,9 @@ static void run_poison(struct executor *executor, const struct exec_task *task, 
 struct hands *hands_new(void)
 {
     struct hands *hands = mem_calloc(1, sizeof *hands);
-    struct executor executors[] = {{"noop", run_noop, NULL},         {"block", run_block, NULL},
-                                   {"stubborn", run_stubborn, NULL}, {"big", run_big, NULL},
-                                   {"fail", run_fail, NULL},         {"poison", run_poison, NULL}};
+    struct executor executors[] = {{.name = "noop", .run = run_noop},         {.name = "block", .run = run_block},
+                                   {.name = "stubborn", .run = run_stubborn}, {.name = "big", .run = run_big},
+                                   {.name = "fail", .run = run_fail},         {.name = "poison", .run = run_poison}};
     struct error e = {0};
     hands->runs = mem_calloc(HANDS_TASKS_MAX, sizeof *hands->runs);
     hands->set = executor_set_new();

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 
 #define JOB "job-1"
 #define TOKEN_BYTES 16
@@ -95,6 +96,8 @@ static void on_register(void *context, struct rpc_call *call)
         answer->orphan_ms = s->orphan_ms;
         answer->drain_timeout_ms = s->drain_ms;
         answer->kill_grace_ms = s->kill_grace_ms;
+        answer->result_ttl_ms = s->result_ttl_ms;
+        answer->shuffle_memory_bytes = s->shuffle_memory_bytes;
         reply_with(call, answer);
     }
     pthread_cond_broadcast(&s->changed);
@@ -127,6 +130,27 @@ static void note_beat(struct script *s, const struct pb_heartbeat_request *beat)
     for (size_t i = 0; i < beat->n_running && i < ARRAY_LEN(s->named); i++) {
         s->named[s->n_named++] = (uint32_t)beat->running[i]->task_id;
     }
+    for (size_t i = 0; i < beat->n_progress && i < ARRAY_LEN(s->progress); i++) {
+        const struct pb_attempt_progress *from = beat->progress[i];
+        s->progress[i] =
+            (struct script_progress){(uint32_t)from->ref->task_id, from->fraction, from->rows, from->bytes};
+        s->n_progress = (uint32_t)i + 1;
+    }
+    s->n_held_jobs = 0;
+    for (size_t i = 0; i < beat->n_held_jobs && i < ARRAY_LEN(s->held_jobs); i++) {
+        snprintf(s->held_jobs[s->n_held_jobs++], sizeof s->held_jobs[0], "%s", beat->held_jobs[i]);
+    }
+}
+
+static void tell_ended(const struct script *s, struct pb_heartbeat_response *answer, struct arena *arena)
+{
+    for (uint32_t i = 0; s->ended_job != NULL && i < s->n_held_jobs; i++) {
+        if (strcmp(s->held_jobs[i], s->ended_job) == 0) {
+            answer->ended_jobs = arena_alloc(arena, sizeof *answer->ended_jobs);
+            answer->ended_jobs[0] = (char *)s->ended_job;
+            answer->n_ended_jobs = 1;
+        }
+    }
 }
 
 static void on_heartbeat(void *context, struct rpc_call *call)
@@ -149,6 +173,7 @@ static void on_heartbeat(void *context, struct rpc_call *call)
             answer->n_stop = 1;
             s->stop = NULL;
         }
+        tell_ended(s, answer, &arena);
         reply_with(call, answer);
     }
     pthread_cond_broadcast(&s->changed);
@@ -157,6 +182,61 @@ static void on_heartbeat(void *context, struct rpc_call *call)
 }
 
 /* ---- polls ---- */
+
+static void describe_sources(const struct script_task *task, struct pb_task_assignment *a, struct arena *arena)
+{
+    a->sources = arena_alloc(arena, task->n_sources * sizeof *a->sources);
+    for (uint32_t i = 0; i < task->n_sources; i++) {
+        const struct exec_source *from = &task->sources[i];
+        struct pb_map_output_location *source = wire_new(PB_MAP_OUTPUT_LOCATION, arena);
+        source->ref = wire_new(PB_ATTEMPT_REF, arena);
+        source->ref->query_id = (char *)JOB;
+        source->ref->stage_id = from->stage;
+        source->ref->task_id = from->task;
+        source->ref->attempt = from->attempt;
+        source->worker_id = (char *)from->worker_id;
+        source->address = (char *)from->address;
+        source->partitions = arena_alloc(arena, from->n_partitions * sizeof *source->partitions);
+        for (uint32_t k = 0; k < from->n_partitions; k++) {
+            struct pb_map_output_partition *partition = wire_new(PB_MAP_OUTPUT_PARTITION, arena);
+            partition->reduce_partition = from->partitions[k].number;
+            partition->bytes = from->partitions[k].bytes;
+            partition->rows = from->partitions[k].rows;
+            partition->batches = from->partitions[k].batches;
+            partition->checksum = from->partitions[k].checksum;
+            source->partitions[source->n_partitions++] = partition;
+        }
+        a->sources[a->n_sources++] = source;
+    }
+}
+
+static bool is_known(const struct script *s, const uint8_t *digest)
+{
+    for (uint32_t i = 0; i < s->n_known; i++) {
+        if (memcmp(s->known[i], digest, SHA256_BYTES) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Once for each worker, as far as it says; what has been sent in this answer is known to it, too. */
+static void describe_fragment(struct script *s, const struct script_task *task, struct pb_task_assignment *a,
+                              struct arena *arena)
+{
+    uint8_t *digest = arena_alloc(arena, SHA256_BYTES);
+    sha256_once(task->fragment, strlen(task->fragment), digest);
+    bool is_sent = !task->is_bare && !is_known(s, digest);
+    a->plan_fragment_json.data = (uint8_t *)task->fragment;
+    a->plan_fragment_json.len = is_sent ? strlen(task->fragment) : 0;
+    a->fragment.data = digest;
+    a->fragment.len = SHA256_BYTES;
+    s->n_fragments_sent += is_sent;
+    if (is_sent && !task->is_damaged && s->n_known < ARRAY_LEN(s->known)) {
+        memcpy(s->known[s->n_known++], digest, SHA256_BYTES);
+    }
+    digest[0] ^= task->is_damaged;
+}
 
 static struct pb_task_assignment *describe(struct script *s, const struct script_task *task, struct arena *arena)
 {
@@ -181,6 +261,10 @@ static struct pb_task_assignment *describe(struct script *s, const struct script
         a->required_custom_ops[0] = (char *)task->op;
         a->n_required_custom_ops = 1;
     }
+    if (task->fragment != NULL) {
+        describe_fragment(s, task, a, arena);
+    }
+    describe_sources(task, a, arena);
     return a;
 }
 
@@ -243,6 +327,10 @@ static void on_get_task(void *context, struct rpc_call *call)
         s->polls = mem_grow(s->polls, &s->cap_polls, s->n_polls + 1, sizeof *s->polls);
         s->polls[s->n_polls++] = (struct script_poll){get->capacity, clock_mono_ms()};
         s->poll = call;
+        s->n_known = 0;
+        for (size_t i = 0; i < get->n_known_fragments; i++) {
+            memcpy(s->known[s->n_known++], get->known_fragments[i].data, SHA256_BYTES);
+        }
         s->poll_capacity = get->capacity;
         s->poll_since_ms = clock_mono_ms();
         serve(s);
@@ -267,6 +355,23 @@ static void note_report(struct script *s, const struct pb_task_report *from)
                                      .result_bytes = from->result_json.len,
                                      .batch = s->n_batches};
     snprintf(report->message, sizeof report->message, "%s", from->message);
+    bool is_small = from->result_json.len > 0 && from->result_json.len < 1000;
+    if (is_small || from->n_map_output > 0 || from->query_results != NULL || from->plan_json.len > 0 ||
+        from->n_fetch_failed > 0) {
+        buf_reset(&s->full);
+        wire_encode(from, &s->full);
+    }
+}
+
+struct pb_task_report *script_full_report(struct script *s, struct arena *arena)
+{
+    struct pb_task_report *report = NULL;
+    struct error e = {0};
+    pthread_mutex_lock(&s->mutex);
+    enum err err = wire_decode(PB_TASK_REPORT, s->full.data, s->full.n, arena, &report, &e);
+    pthread_mutex_unlock(&s->mutex);
+    ASSERT(err == ERR_OK); /* it was encoded from one that had been decoded */
+    return report;
 }
 
 static bool is_poisoned(const struct script *s, const struct pb_report_task_status_request *request)
@@ -411,6 +516,7 @@ void script_stop(struct script *s)
     mem_free(s->reports);
     mem_free(s->polls);
     mem_free(s->beats);
+    buf_deinit(&s->full);
     mem_free(s);
 }
 
@@ -423,12 +529,19 @@ static void add(struct script *s, const struct script_task *task)
     s->tasks[s->n_tasks++].attempt += task->attempt == 0;
 }
 
-void script_add(struct script *s, const struct script_task *task)
+void script_add_all(struct script *s, const struct script_task *tasks, uint32_t n)
 {
     pthread_mutex_lock(&s->mutex);
-    add(s, task);
+    for (uint32_t i = 0; i < n; i++) {
+        add(s, &tasks[i]);
+    }
     serve(s);
     pthread_mutex_unlock(&s->mutex);
+}
+
+void script_add(struct script *s, const struct script_task *task)
+{
+    script_add_all(s, task, 1);
 }
 
 void script_add_many(struct script *s, const char *executor, uint32_t first, uint32_t n)
@@ -562,6 +675,26 @@ bool has_leaving_beat(const struct script *s, int64_t unused)
 {
     (void)unused;
     return s->n_beats > 0 && s->beats[s->n_beats - 1].leaving;
+}
+
+bool has_known(const struct script *s, int64_t n)
+{
+    return s->poll != NULL && s->n_known == n;
+}
+
+bool has_progress(const struct script *s, int64_t task)
+{
+    for (uint32_t i = 0; i < s->n_progress; i++) {
+        if (s->progress[i].task == task) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool holds_jobs(const struct script *s, int64_t n)
+{
+    return s->n_beats > 0 && s->n_held_jobs == n;
 }
 
 struct script_report script_last_report(struct script *s, uint32_t task)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exec/executor.h"
 #include "rpc/rpc.h"
 #include "wire/message.h"
 
@@ -28,6 +29,11 @@ struct script_task {
     bool exclusive;
     uint32_t lease_ms; /* 0: the script's */
     uint32_t timeout_ms;
+    const char *fragment; /* its inputs are this fragment, which is sent unless the worker says that it has it */
+    bool is_bare;         /* the fragment is not sent in any case */
+    bool is_damaged;      /* nor is it what its digest says */
+    const struct exec_source *sources;
+    uint32_t n_sources;
 };
 
 /* What was said about an attempt, newest last. */
@@ -39,6 +45,16 @@ struct script_report {
     size_t result_bytes;
     char message[200];
     uint32_t batch; /* number of the call */
+};
+
+#define SCRIPT_HELD_MAX 8
+
+/* What a heartbeat said of a running attempt. */
+struct script_progress {
+    uint32_t task;
+    double fraction;
+    uint64_t rows;
+    uint64_t bytes;
 };
 
 struct script_poll {
@@ -79,6 +95,8 @@ struct script {
     bool drain;
     uint32_t outputs_needed;
     uint32_t beat_ms, lease_ms, orphan_ms, drain_ms, kill_grace_ms;
+    uint64_t result_ttl_ms, shuffle_memory_bytes;
+    const char *ended_job; /* of which heartbeats that hold it are told that it has ended; NULL: none */
     uint32_t capacity_max; /* 0: none; polls that ask for more are refused with ERR_EXHAUSTED */
     uint32_t give_max;     /* tasks per answer; 0: as many as asked for */
 
@@ -88,6 +106,8 @@ struct script {
     struct rpc_call *poll; /* the one that waits */
     uint32_t poll_capacity;
     int64_t poll_since_ms;
+    uint8_t known[64][32]; /* digests that it named */
+    uint32_t n_known;
     struct pb_attempt_ref *stop; /* for the next heartbeat or poll; one at a time */
     bool stop_by_poll;
     struct arena arena; /* for the stop order */
@@ -108,6 +128,12 @@ struct script {
     uint32_t n_beats, cap_beats;
     uint32_t named[64]; /* tasks that the last heartbeat named */
     uint32_t n_named;
+    struct script_progress progress[64]; /* in the last heartbeat that had any */
+    uint32_t n_progress;
+    char held_jobs[SCRIPT_HELD_MAX][101]; /* in the last heartbeat */
+    uint32_t n_held_jobs;
+    uint32_t n_fragments_sent;
+    struct buf full;        /* the last report that had more than a word to say, encoded */
     struct rpc_call **held; /* calls that get no answer until the end */
     uint32_t n_held, cap_held;
     bool is_closing;
@@ -129,6 +155,8 @@ struct script *script_start_holding(const char *listen);
 void script_stop(struct script *script);
 
 void script_add(struct script *script, const struct script_task *task);
+/* All of them before the first is given away. */
+void script_add_all(struct script *script, const struct script_task *tasks, uint32_t n);
 /* `n` tasks for the executor, numbered from `first`, attempt 1. */
 void script_add_many(struct script *script, const char *executor, uint32_t first, uint32_t n);
 /* Orders a stop of that attempt of a task; `wrong_token`: of somebody else's. */
@@ -158,6 +186,13 @@ bool names_task(const struct script *script, int64_t task);
 bool names_nothing(const struct script *script, int64_t unused);
 bool names_exactly(const struct script *script, int64_t n);
 bool has_leaving_beat(const struct script *script, int64_t unused);
+
+bool has_known(const struct script *script, int64_t n);
+bool has_progress(const struct script *script, int64_t task);
+bool holds_jobs(const struct script *script, int64_t n);
+
+/* The last report with a result, an output, a plan, or lost outputs, in the arena. */
+struct pb_task_report *script_full_report(struct script *script, struct arena *arena);
 
 /* What was last said about the task; zero if nothing. Copies, under the lock. */
 struct script_report script_last_report(struct script *script, uint32_t task);

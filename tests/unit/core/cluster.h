@@ -178,6 +178,11 @@ void submit_tasks(struct cluster *c, const char *job_id, uint32_t n_tasks);
 void submit_tasks_for(struct cluster *c, const char *job_id, uint32_t n_tasks, const struct requirement *need);
 void submit_tasks_urgent(struct cluster *c, const char *job_id, uint32_t n_tasks, uint8_t priority);
 
+/* The coordinator has put together what this attempt's child job brought: 42 rows. */
+const struct reply *child_is_done(struct cluster *c, struct attempt_ref ref);
+/* The same for the child job that succeeded last; ends the test unless it is this one and the news is taken. */
+void child_is_read(struct cluster *c, const char *job_id);
+
 /* The state that the answer tells. */
 enum job_state client_cancels(struct cluster *c, const char *job_id);
 enum job_state client_retries(struct cluster *c, const char *job_id);

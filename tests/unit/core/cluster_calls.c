@@ -87,6 +87,27 @@ void submit_tasks_urgent(struct cluster *c, const char *job_id, uint32_t n_tasks
     submit_ok(c, &request);
 }
 
+const struct reply *child_is_done(struct cluster *c, struct attempt_ref ref)
+{
+    struct command command = {
+        .kind = CMD_CHILD_DONE,
+        .u.child_done = {.ref = ref, .result = digest_of("{\"row_count\":42}"), .result_bytes = 16, .rows = 42}};
+    return cluster_do(c, &command);
+}
+
+void child_is_read(struct cluster *c, const char *job_id)
+{
+    const struct child_end *end = c->fx.child_ends;
+    while (end != NULL && end->next != NULL) {
+        end = end->next;
+    }
+    CHECK(end != NULL);
+    CHECK_STR(end->job_id, job_id);
+    const struct reply *reply = child_is_done(c, end->ref);
+    CHECK_INT(reply->kind, REPLY_ACCEPT);
+    CHECK_INT(reply->u.accept, REFUSE_NONE);
+}
+
 enum job_state client_cancels(struct cluster *c, const char *job_id)
 {
     struct command command = {.kind = CMD_CANCEL, .u = {.cancel = {.job_id = job_id, .reason = "by hand"}}};
@@ -507,9 +528,7 @@ enum refusal worker_registers_result(struct cluster *c, const char *name, const 
 {
     struct cmd_results results = {.ref = a->ref,
                                   .worker_id = worker_named(c, name)->worker_id,
-                                  .rows = 5,
-                                  .bytes = bytes,
-                                  .is_inline = is_inline};
+                                  .rows = {.rows = 5, .bytes = bytes, .is_inline = is_inline}};
     struct command command = {.kind = CMD_RESULTS, .u = {.results = results}};
     return accepted(cluster_do(c, &command));
 }

@@ -194,6 +194,7 @@ TEST(a_child_task_keeps_the_time_at_which_it_started)
     const struct assignment *a = worker_takes(&c, "w1");
     cluster_advance(&c, 5000);
     worker_succeeds(&c, "w1", a);
+    child_is_read(&c, "kid");
     worker_takes(&c, "w1");
     CHECK_INT(stored_task(&c.store, at("t", 0, 0))->started_at_ms, started);
     cluster_finish(&c);

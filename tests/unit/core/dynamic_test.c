@@ -233,6 +233,10 @@ TEST(a_child_task_runs_as_a_job_without_slot_or_lease)
     CHECK_UINT(child.ref.task.stage, 1);
     CHECK_UINT(child.ref.attempt, 1);
     CHECK(digest_equal(child.inputs, digest_of("select 42")));
+    CHECK_UINT(child.inputs_bytes, 12);
+    CHECK_UINT(child.n_parents, 1);
+    CHECK_STR(child.parents[0].name, "a");
+    CHECK(child.parents[0].has_succeeded);
     CHECK_INT(state_of(&c, "t", 1, 0), TASK_RUNNING);
     CHECK_UINT(core_stats(c.core).leases, 0);
     CHECK(task_of(&c, "t", 1, 0).worker_id == NULL);
@@ -243,9 +247,115 @@ TEST(a_child_task_runs_as_a_job_without_slot_or_lease)
 
     worker_runs(&c, "w1", at("kid", 0, 0));
     CHECK_INT(job_state_of(&c, "kid"), JOB_SUCCEEDED);
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_RUNNING); /* until somebody says what the child brought */
+    child_is_read(&c, "kid");
     CHECK_INT(state_of(&c, "t", 1, 0), TASK_SUCCEEDED);
+    const struct row_task *row = stored_task(&c.store, at("t", 1, 0));
+    CHECK(digest_equal(row->result, digest_of("{\"row_count\":42}")));
+    CHECK_UINT(row->result_bytes, 16);
+    CHECK_UINT(row->rows, 42);
+    cluster_fail_over(&c);
     worker_runs(&c, "w1", at("t", 2, 0));
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}
+
+TEST(a_child_is_told_which_of_its_parents_failed)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {TREE_TASK("a"), TREE_TASK("b"),
+                                  TREE_TASK("sub", AFTER(ON_ANY_END(0), ON(1)), .child = true)};
+    SUBMIT_TREE(&c, "t", stages);
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes_task(&c, "w1", at("t", 0, 0)), "no"), REFUSE_NONE);
+    worker_runs(&c, "w1", at("t", 1, 0));
+    for (uint32_t i = 1; i <= 2; i++) { /* and the next leader says the same */
+        CHECK_UINT(count_children(&c), i);
+        struct child_start child = last_child(&c);
+        CHECK_UINT(child.n_parents, 2);
+        CHECK_STR(child.parents[0].name, "a");
+        CHECK(!child.parents[0].has_succeeded);
+        CHECK_STR(child.parents[1].name, "b");
+        CHECK(child.parents[1].has_succeeded);
+        cluster_fail_over(&c);
+    }
+    cluster_finish(&c);
+}
+
+TEST(a_child_that_ended_before_a_failover_is_found_again)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    start_child(&c);
+    struct attempt_ref ref = last_child(&c).ref;
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    cluster_fail_over(&c);
+    CHECK_UINT(count_children(&c), 2); /* nobody has said yet what it brought */
+    cluster_load_job(&c, "kid");
+    const struct reply *again = submit_child(&c, "kid");
+    CHECK_INT(again->kind, REPLY_SUBMIT);
+    CHECK(again->u.job.existed);
+    CHECK_INT(again->u.job.state, JOB_SUCCEEDED);
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_RUNNING);
+    CHECK_INT(child_is_done(&c, ref)->kind, REPLY_ACCEPT);
+    CHECK_INT(child_is_done(&c, ref)->code, ERR_STALE); /* said twice, as by the clerks of two terms */
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_SUCCEEDED);
+    cluster_finish(&c);
+}
+
+TEST(a_child_whose_rows_cannot_be_read_fails_its_task)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    start_child(&c);
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    struct cmd_child_failed failed = {.ref = last_child(&c).ref, .message = "the rows are lost"};
+    struct command command = {.kind = CMD_CHILD_FAILED, .u = {.child_failed = failed}};
+    CHECK_INT(cluster_do(&c, &command)->kind, REPLY_DONE);
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_FAILED);
+    CHECK_INT(child_is_done(&c, failed.ref)->code, ERR_STALE);
+    CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
+    cluster_finish(&c);
+}
+
+TEST(a_child_that_is_run_again_before_it_was_read_holds_its_task)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {TREE_TASK("sub", .child = true)};
+    SUBMIT_TREE(&c, "t", stages);
+    struct stage_spec work[] = {TREE_TASK("only")};
+    struct cmd_submit request = submit_request("kid", JOB_KIND_TREE, work, 1);
+    struct attempt_ref parent = last_child(&c).ref;
+    request.parent = &parent;
+    submit_ok(&c, &request);
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    CHECK_INT(client_retries_from(&c, "kid", "only")->kind, REPLY_JOB);
+    CHECK_INT(child_is_done(&c, parent)->code, ERR_STALE); /* what was read is not what will be */
+    cluster_fail_over(&c);
+    CHECK_UINT(count_children(&c), 1); /* it has its job */
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    child_is_read(&c, "kid");
+    CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}
+
+TEST(a_parent_canceled_before_its_child_was_read_stays_canceled)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    start_child(&c);
+    struct attempt_ref ref = last_child(&c).ref;
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    CHECK_INT(client_cancels(&c, "t"), JOB_CANCELED);
+    CHECK_INT(job_state_of(&c, "kid"), JOB_SUCCEEDED); /* it had ended */
+    CHECK_INT(child_is_done(&c, ref)->code, ERR_STALE);
+    CHECK_INT(state_of(&c, "t", 1, 0), TASK_CANCELED);
     cluster_finish(&c);
 }
 
@@ -259,8 +369,10 @@ TEST(a_child_that_was_not_started_before_a_failover_is_asked_for_again)
     CHECK_UINT(count_children(&c), 1);
     cluster_fail_over(&c);
     CHECK_UINT(count_children(&c), 2);
+    CHECK(last_child(&c).parents[0].has_succeeded);
     CHECK_INT(submit_child(&c, "kid")->kind, REPLY_SUBMIT);
     worker_runs(&c, "w1", at("kid", 0, 0));
+    child_is_read(&c, "kid");
     CHECK_INT(state_of(&c, "t", 1, 0), TASK_SUCCEEDED);
     cluster_finish(&c);
 }
@@ -274,6 +386,9 @@ TEST(a_failed_child_fails_its_task)
     CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes_task(&c, "w1", at("kid", 0, 0)), "no"), REFUSE_NONE);
     CHECK_INT(job_state_of(&c, "kid"), JOB_FAILED);
     CHECK_INT(state_of(&c, "t", 1, 0), TASK_FAILED);
+    CHECK_STR(stored_task(&c.store, at("t", 1, 0))->message,
+              "child job kid failed: task 0 of stage 0 failed in attempt 1: no");
+    CHECK(c.fx.child_ends == NULL);
     CHECK_INT(state_of(&c, "t", 2, 0), TASK_SKIPPED);
     CHECK_INT(job_state_of(&c, "t"), JOB_FAILED);
     cluster_finish(&c);
@@ -372,6 +487,10 @@ TEST(a_child_submitted_twice_is_the_same_child)
     again = submit_child(&c, "kid"); /* and after its end */
     CHECK_INT(again->kind, REPLY_SUBMIT);
     CHECK(again->u.job.existed);
+    child_is_read(&c, "kid");
+    again = submit_child(&c, "kid"); /* and when it was read */
+    CHECK_INT(again->kind, REPLY_SUBMIT);
+    CHECK(again->u.job.existed);
     cluster_finish(&c);
 }
 
@@ -385,8 +504,10 @@ TEST(a_retried_parent_starts_a_new_child)
     CHECK(!job_state_is_terminal(client_retries(&c, "t")));
     CHECK_UINT(count_children(&c), 2);
     CHECK_UINT(last_child(&c).ref.attempt, 2);
+    CHECK_INT(submit_child(&c, "kid")->code, ERR_EXISTS); /* that one was of the attempt before */
     CHECK_INT(submit_child(&c, "kid2")->kind, REPLY_SUBMIT);
     worker_runs(&c, "w1", at("kid2", 0, 0));
+    child_is_read(&c, "kid2");
     worker_runs(&c, "w1", at("t", 2, 0));
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);
@@ -418,6 +539,10 @@ TEST(news_about_a_child_that_is_not_current_are_refused)
     failed.ref = (struct attempt_ref){.task = at("t", 0, 0), .attempt = 1}; /* no child task at all */
     command = (struct command){.kind = CMD_CHILD_FAILED, .u = {.child_failed = failed}};
     CHECK_INT(cluster_do(&c, &command)->kind, REPLY_ERROR);
+    CHECK_INT(child_is_done(&c, last_child(&c).ref)->code, ERR_STALE); /* the child still runs */
+    CHECK_INT(child_is_done(&c, failed.ref)->code, ERR_STALE);
+    failed.ref = (struct attempt_ref){.task = at("nobody", 0, 0), .attempt = 1};
+    CHECK_INT(child_is_done(&c, failed.ref)->code, ERR_STALE);
     cluster_finish(&c);
 }
 
@@ -468,7 +593,9 @@ TEST(the_end_of_a_grandchild_reaches_the_grandparent)
     CHECK_INT(submit_child(&c, "grandkid")->kind, REPLY_SUBMIT);
     worker_runs(&c, "w1", at("grandkid", 0, 0));
     CHECK_INT(job_state_of(&c, "grandkid"), JOB_SUCCEEDED);
+    child_is_read(&c, "grandkid");
     CHECK_INT(job_state_of(&c, "kid"), JOB_SUCCEEDED);
+    child_is_read(&c, "kid");
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);
 }
@@ -487,6 +614,7 @@ TEST(a_canceled_parent_that_is_retried_asks_for_a_new_child)
     CHECK_STALE(worker_succeeds(&c, "w1", old)); /* the old child stays canceled */
     CHECK_INT(state_of(&c, "t", 1, 0), TASK_RUNNING);
     worker_runs(&c, "w1", at("kid2", 0, 0));
+    child_is_read(&c, "kid2");
     worker_runs(&c, "w1", at("t", 2, 0));
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);

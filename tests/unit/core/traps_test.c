@@ -467,10 +467,12 @@ TEST(trap_24_a_child_job_does_not_wait_for_its_parents_slot)
     struct attempt_ref parent = c.fx.children->ref;
     request.parent = &parent;
     submit_ok(&c, &request);
-    for (int i = 0; i < 3; i++) { /* two tasks of the child, one of the parent, all through the one slot */
-        CHECK_INT(worker_succeeds(&c, "w1", worker_takes(&c, "w1")), REFUSE_NONE);
-    }
+    worker_runs(&c, "w1", at("kid", 0, 0)); /* all through the one slot */
+    worker_runs(&c, "w1", at("kid", 0, 1));
     CHECK_INT(job_state_of(&c, "kid"), JOB_SUCCEEDED);
+    worker_gets_nothing(&c, "w1"); /* the parent's one task that may run is still the child's */
+    child_is_read(&c, "kid");
+    worker_runs(&c, "w1", at("t", 1, 0));
     CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED);
     cluster_finish(&c);
 }

@@ -144,14 +144,14 @@ TEST(only_the_exact_key_of_a_finished_attempt_is_found)
         CHECK_ERR(exchange_reader_open(folder.store, &wrong[i], 0, 0, &reader, &e), ERR_NOT_FOUND);
         CHECK_STR(e.message, "map output not registered for requested attempt");
     }
-    CHECK_ERR(exchange_output_open(folder.store, &unfinished, EXCHANGE_SHUFFLE, 1, &open, &e), ERR_OK);
+    CHECK_ERR(exchange_output_open(folder.store, &unfinished, EXCHANGE_KIND_SHUFFLE, 1, &open, &e), ERR_OK);
     CHECK_ERR(exchange_reader_open(folder.store, &unfinished, 0, 0, &reader, &e), ERR_NOT_FOUND);
     exchange_output_close(open, false);
     CHECK_ERR(exchange_reader_open(folder.store, &key, 1, 0, &reader, &e), ERR_INVALID);
     CHECK_ERR(exchange_reader_open(folder.store, &key, 0, tally.bytes + 1, &reader, &e), ERR_INVALID);
     CHECK_ERR(exchange_reader_open(folder.store, &key, 0, tally.bytes, &reader, &e), ERR_OK);
     exchange_reader_close(reader);
-    CHECK_ERR(exchange_output_open(folder.store, &key, EXCHANGE_SHUFFLE, 1, &open, &e), ERR_EXISTS);
+    CHECK_ERR(exchange_output_open(folder.store, &key, EXCHANGE_KIND_SHUFFLE, 1, &open, &e), ERR_EXISTS);
     folder_close(&folder);
 }
 
@@ -274,7 +274,7 @@ TEST(a_new_process_removes_shuffle_files_and_half_results_and_finds_results)
     struct exchange_key key = folder_key("a.job-1", 7, 2);
     struct exchange_writer_options options = {.store = folder.store,
                                               .key = key,
-                                              .kind = EXCHANGE_RESULT,
+                                              .kind = EXCHANGE_KIND_RESULT,
                                               .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
     CHECK_ERR(exchange_writer_open(&options, &schema, &writer, &e), ERR_OK);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_OK);
@@ -321,7 +321,7 @@ TEST(a_small_result_can_be_taken_along)
     generate_numbers(0, 10, &schema, &batch);
     struct exchange_writer_options options = {.store = folder.store,
                                               .key = folder_key("job", 0, 1),
-                                              .kind = EXCHANGE_RESULT,
+                                              .kind = EXCHANGE_KIND_RESULT,
                                               .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
     CHECK_ERR(exchange_writer_open(&options, &schema, &writer, &e), ERR_OK);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_OK);

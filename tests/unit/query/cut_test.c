@@ -127,10 +127,32 @@ static struct plan_node *join_of(struct fixture *f, enum join_type type, struct 
     return node;
 }
 
-static const struct physical_plan *cut(struct fixture *f, struct plan_node *root)
+static struct plan_column columns[] = {{"w", "BIGINT"}, {"x", "BIGINT"}, {"y", "BIGINT"}, {"z", "BIGINT"}};
+
+/* What the operator `op` makes of the child's rows: columns called a and b. */
+static struct plan_node *custom_over(struct fixture *f, struct plan_node *child)
 {
-    static struct plan_column columns[] = {{"w", "BIGINT"}, {"x", "BIGINT"}, {"y", "BIGINT"}, {"z", "BIGINT"}};
-    struct plan plan = {.root = root, .sql = "SELECT whole", .columns = columns};
+    struct plan_node *node = scan_of(f, "");
+    struct plan *input = arena_zalloc(&f->arena, sizeof *input);
+    struct plan_custom *custom = arena_zalloc(&f->arena, sizeof *custom);
+    *input = (struct plan){.root = child, .sql = "SELECT inside", .n_columns = child->n_columns, .columns = columns};
+    *custom = (struct plan_custom){.name = "capstan_custom_0", .op = "op", .config_json = "{\"x\":1}", .input = input};
+    struct scan *scan = node->as.scan;
+    scan->source = SCAN_STAND_IN;
+    scan->n_files = 0;
+    node->kind = NODE_CUSTOM;
+    node->as.custom = (struct custom_node){.custom = custom, .scan = scan};
+    node->n_children = 1;
+    node->children = arena_zalloc(&f->arena, sizeof *node->children);
+    node->children[0] = child;
+    return node;
+}
+
+static const struct physical_plan *cut_plan(struct fixture *f, struct plan plan)
+{
+    struct plan_node *root = plan.root;
+    plan.sql = "SELECT whole";
+    plan.columns = columns;
     struct error e = {0};
     struct buf text = {0};
     struct physical_plan *read = NULL;
@@ -141,6 +163,11 @@ static const struct physical_plan *cut(struct fixture *f, struct plan_node *root
     CHECK_ERR(physical_read(text.data, text.n, &f->arena, &read, NULL, &e), ERR_OK);
     buf_deinit(&text);
     return f->physical;
+}
+
+static const struct physical_plan *cut(struct fixture *f, struct plan_node *root)
+{
+    return cut_plan(f, (struct plan){.root = root});
 }
 
 static void check_exchanges(const struct physical_plan *plan, const char *expected)
@@ -263,5 +290,64 @@ TEST(a_union_reads_each_scan_with_tasks_of_its_own)
     both = node_over(&f, NODE_UNION, sum_over(&f, scan_of(&f, "large.parquet"), true), scan_of(&f, "tiny.parquet"));
     both->as.is_all = true;
     check_exchanges(cut(&f, both), "hash/3 forward/1 result/4");
+    fixture_deinit(&f);
+}
+
+TEST(an_operator_ends_a_stage_with_the_names_that_it_knows)
+{
+    struct fixture f = fixture_new();
+    const struct physical_plan *plan = cut(&f, sum_over(&f, custom_over(&f, scan_of(&f, "large.parquet")), true));
+    check_exchanges(plan, "forward/3 hash/4 result/4");
+    CHECK_STR(physical_required_op(&plan->stages[0]), "op");
+    CHECK_STR(plan->stages[0].custom.config_json, "{\"x\":1}");
+    CHECK(strstr(plan->stages[0].sql, "AS \"w\"") != NULL);
+    CHECK(!plan->stages[0].is_deterministic);
+    CHECK_UINT(plan->stages[0].n_empty_if, 0);
+    CHECK(strstr(plan->stages[1].sql, "CAST(t1.\"a\" AS BIGINT)") != NULL);
+    CHECK(strstr(plan->stages[1].sql, "FROM \"i0\" t1") != NULL);
+    CHECK_UINT(plan->stages[1].n_empty_if, 1);
+    check_exchanges(cut(&f, custom_over(&f, sum_over(&f, scan_of(&f, "large.parquet"), false))),
+                    "gather/3 gather/1 result/1"); /* one task has all rows */
+    check_exchanges(cut(&f, custom_over(&f, custom_over(&f, scan_of(&f, "large.parquet")))),
+                    "forward/3 forward/4 result/4");
+    fixture_deinit(&f);
+}
+
+TEST(a_query_that_is_not_cut_has_tasks_for_its_operators)
+{
+    struct fixture f = fixture_new();
+    f.options.single_task_bytes = 20000000;
+    struct plan_node *node = custom_over(&f, scan_of(&f, "large.parquet"));
+    const struct physical_plan *plan =
+        cut_plan(&f, (struct plan){.root = node,
+                                   .n_customs = 1,
+                                   .customs = (struct plan_custom[]){*node->as.custom.custom},
+                                   .write = {.sql = "x", .to = "/out", .format = "csv", .options = "HEADER"}});
+    check_exchanges(plan, "gather/1 gather/1 result/1");
+    CHECK_STR(plan->stages[0].sql, "SELECT inside");
+    CHECK_STR(plan->stages[0].custom.op, "op");
+    CHECK_STR(plan->stages[1].sql, "SELECT whole");
+    CHECK_STR(plan->stages[1].inputs[0].name, "capstan_custom_0");
+    CHECK(plan->stages[1].inputs[0].is_repeated);
+    CHECK_STR(plan->stages[1].write.to, "/out");
+    CHECK_STR(plan->stages[1].write.options, "HEADER");
+    CHECK_STR(plan->stages[2].publish.to, "/out");
+    fixture_deinit(&f);
+}
+
+TEST(a_query_that_writes_has_a_file_per_task_and_publishes_them)
+{
+    struct fixture f = fixture_new();
+    struct query_write write = {.sql = "x", .to = "/w/t", .format = "parquet", .options = "", .table = "t"};
+    const struct physical_plan *plan =
+        cut_plan(&f, (struct plan){.root = sum_over(&f, scan_of(&f, "large.parquet"), true), .write = write});
+    check_exchanges(plan, "hash/3 gather/4 result/1");
+    CHECK_STR(plan->stages[1].write.to, "/w/t");
+    CHECK_STR(plan->stages[1].write.format, "parquet");
+    CHECK(strstr(plan->stages[1].sql, "AS \"w\"") != NULL); /* names as in the result */
+    CHECK_UINT(plan->stages[1].n_empty_if, 0);
+    CHECK_STR(plan->stages[2].publish.to, "/w/t");
+    CHECK_STR(plan->stages[2].publish.table, "t");
+    CHECK_STR(plan->stages[2].sql, "SELECT file, rows FROM files");
     fixture_deinit(&f);
 }

@@ -59,3 +59,13 @@ TEST(an_open_choice_is_told)
           "    b, a partition:\n"
           "        stage 1: 1 task; hash by k to 1 partitions\n");
 }
+
+TEST(what_is_written_and_published_is_said)
+{
+    check("{\"stages\":[{\"id\":0,\"sql\":\"x\",\"write\":{\"to\":\"/d/t\",\"format\":\"parquet\"},"
+          "\"output\":{\"exchange\":\"gather\"}},{\"id\":1,\"sql\":\"y\",\"inputs\":{\"files\":0},"
+          "\"publish\":{\"to\":\"/d/t\",\"table\":\"t\"},\"output\":{\"exchange\":\"result\"}}]}",
+          "stage 1: 1 task; result; the folder /d/t appears as the data set t\n"
+          "    files, all rows:\n"
+          "        stage 0: 1 task; gather; a file each, parquet, for /d/t\n");
+}

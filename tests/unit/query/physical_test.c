@@ -203,7 +203,8 @@ TEST(what_is_not_json_or_too_large_is_refused)
 
 static struct physical_plan one_stage(struct physical_stage *stage, const char *sql)
 {
-    *stage = (struct physical_stage){.sql = sql, .what = "", .output = {.exchange = EXCHANGE_RESULT}};
+    *stage = (struct physical_stage){
+        .sql = sql, .what = "", .job_stage = PHYSICAL_NOT_ADDED, .output = {.exchange = EXCHANGE_RESULT}};
     return (struct physical_plan){.n_stages = 1, .stages = stage};
 }
 

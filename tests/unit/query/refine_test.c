@@ -1,5 +1,6 @@
 #include "query/refine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "test.h"
@@ -127,5 +128,71 @@ TEST(tasks_that_others_count_on_are_not_joined)
     CHECK_UINT(physical_tasks(refine(&f, 1000), 1), 2);
     f.sizes[1] = f.sizes[0];
     CHECK_UINT(physical_tasks(refine(&f, 1000), 2), 2);
+    arena_deinit(&f.arena);
+}
+
+/* The stage as text, apart from where others are. */
+static const char *text_of(const struct physical_plan *plan, uint32_t id, struct buf *out)
+{
+    buf_reset(out);
+    physical_write(out, plan);
+    char start[40];
+    snprintf(start, sizeof start, "{\"id\":%u,", (unsigned)id);
+    char *at = strstr(out->data, start);
+    char *end = at == NULL ? NULL : strstr(at + 1, "{\"id\":");
+    CHECK(at != NULL);
+    if (end != NULL) {
+        *end = '\0';
+    }
+    return at;
+}
+
+TEST(stages_that_the_job_has_stay_as_they_are)
+{
+    struct fixture f = fixture_of(join_plan);
+    struct buf before = {0};
+    struct buf after = {0};
+    static const uint64_t bytes[] = {1, 1, 1, 1};
+    f.plan->engine = "e";
+    f.plan->first_job_stage = 7;
+    f.plan->stages[2].choice.is_open = false;
+    for (uint32_t i = 0; i < 3; i++) {
+        f.plan->stages[i].job_stage = i;
+        f.sizes[i] = (struct stage_size){.is_finished = i < 2, .bytes = 4, .n_partitions = 4, .partition_bytes = bytes};
+    }
+    const struct physical_plan *next = refine(&f, 1000); /* both sides are empty, and have small partitions */
+    CHECK_STR(next->engine, "e");
+    CHECK_UINT(next->first_job_stage, 7);
+    CHECK_UINT(next->n_stages, 4);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_STR(text_of(next, i, &after), text_of(f.plan, i, &before));
+    }
+    buf_deinit(&before);
+    buf_deinit(&after);
+    arena_deinit(&f.arena);
+}
+
+TEST(a_side_that_the_job_has_is_not_taken_in)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.plan->first_job_stage = 2;
+    f.plan->stages[0].job_stage = 0;
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 1, .bytes = 1};
+    CHECK_UINT(refine(&f, 0)->n_stages, 3);
+    f.plan->stages[1].job_stage = 1;
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 4);
+    CHECK(!next->stages[2].choice.is_open);
+    arena_deinit(&f.arena);
+}
+
+TEST(a_side_with_an_operator_is_not_taken_in)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.plan->stages[1].custom = (struct physical_custom){.op = "o", .config_json = "{}"};
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 1, .bytes = 1};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 4);
+    CHECK_STR(physical_required_op(&next->stages[1]), "o");
     arena_deinit(&f.arena);
 }

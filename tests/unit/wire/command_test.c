@@ -506,16 +506,16 @@ TEST(results_come_along_or_stay_where_they_are)
     CHECK_ERR(wire_results(decode(&f, PB_REGISTER_QUERY_RESULTS_REQUEST, "0a{" LEASED "} 12{'12345'} 20 02 2a{'w1'}"),
                            &f.arena, &c, &f.e),
               ERR_OK);
-    CHECK(c.is_inline);
-    CHECK_UINT(c.bytes, 5);
-    CHECK_UINT(c.rows, 2);
+    CHECK(c.rows.is_inline);
+    CHECK_UINT(c.rows.bytes, 5);
+    CHECK_UINT(c.rows.rows, 2);
     CHECK_STR(c.worker_id, "w1");
     CHECK_STR(c.ref.task.job_id, "job");
     CHECK_ERR(wire_results(decode(&f, PB_REGISTER_QUERY_RESULTS_REQUEST, "0a{" LEASED "} 18 80 08 2a{'w1'}"), &f.arena,
                            &c, &f.e),
               ERR_OK);
-    CHECK(!c.is_inline);
-    CHECK_UINT(c.bytes, 1024);
+    CHECK(!c.rows.is_inline);
+    CHECK_UINT(c.rows.bytes, 1024);
     CHECK_ERR(wire_results(decode(&f, PB_REGISTER_QUERY_RESULTS_REQUEST, "0a{" LEASED "} 12{'12345'} 18 04 2a{'w1'}"),
                            &f.arena, &c, &f.e),
               ERR_INVALID);

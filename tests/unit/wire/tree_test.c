@@ -622,6 +622,24 @@ TEST(what_is_shown_of_a_template_is_one_line_of_whole_characters)
     fixture_deinit(&f);
 }
 
+TEST(the_inputs_of_a_sql_task_are_a_statement_and_its_parameters)
+{
+    struct fixture f;
+    read_good(&f, "{\"tasks\":[{\"name\":\"a\",\"executor\":\"sql\",\"inputs\":{\"sql\":\"select $1\",\"params\":[1]}},"
+                  "{\"name\":\"b\",\"executor\":\"sql\",\"depends_on\":[\"a\"],\"inputs\":{\"sql\":\"select $k\","
+                  "\"params\":{\"k\":\"${results.a.rows[0].x}\"}}},"
+                  "{\"name\":\"c\",\"executor\":\"sql\",\"depends_on\":[\"a\"],\"inputs\":{\"sql\":\"select $1\","
+                  "\"params\":\"${results.a.rows}\"}}]}");
+    CHECK(f.tree.stages[0].child);
+    fixture_deinit(&f);
+    check_refused("{\"tasks\":[{\"name\":\"a\",\"executor\":\"sql\",\"inputs\":{\"params\":3}}]}",
+                  "tasks[0].inputs.params: must be a list, or an object for named parameters, not 3\n"
+                  "tasks[0].inputs: \"sql\" is missing: the query");
+    check_refused("{\"tasks\":[{\"name\":\"a\",\"executor\":\"sql\",\"inputs\":{\"sql\":\" \",\"param\":[]}}]}",
+                  "tasks[0].inputs.sql: must be a text that is not empty, not \" \"\n"
+                  "tasks[0].inputs.param: there is no such member; did you mean \"params\"?");
+}
+
 TEST(a_sql_task_cannot_be_placed)
 {
     check_refused(

@@ -1,0 +1,73 @@
+#include "cli/columns.h"
+
+#include <inttypes.h>
+#include <strings.h>
+
+#include "base/mem.h"
+
+static bool is_taken(const struct columns *columns, uint32_t before, const char *name)
+{
+    for (uint32_t i = 0; i < before; i++) {
+        if (strcasecmp(columns->columns[i].unique, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static char *make_unique(const struct columns *columns, uint32_t at, const char *name)
+{
+    struct buf text = {0};
+    buf_text(&text, name);
+    for (uint32_t i = 1; is_taken(columns, at, text.data); i++) {
+        buf_reset(&text);
+        buf_format(&text, "%s_%" PRIu32, name, i);
+    }
+    return text.data;
+}
+
+enum err columns_init(struct columns *columns, const struct ArrowSchema *schema, struct error *e)
+{
+    *columns = (struct columns){.columns = mem_calloc((size_t)schema->n_children + 1, sizeof(struct column))};
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        const char *name = schema->children[i]->name;
+        struct column *column = &columns->columns[i];
+        struct buf type_name = {0};
+        enum err err = text_type_new(schema->children[i], &column->type, e);
+        if (err != ERR_OK) {
+            columns_deinit(columns);
+            return err;
+        }
+        column->name = mem_strdup(name == NULL ? "" : name);
+        column->unique = make_unique(columns, (uint32_t)i, column->name);
+        text_type_name(&type_name, column->type);
+        column->type_name = type_name.data;
+        columns->n++;
+    }
+    return ERR_OK;
+}
+
+void columns_deinit(struct columns *columns)
+{
+    for (uint32_t i = 0; i < columns->n; i++) {
+        struct column *column = &columns->columns[i];
+        text_type_free(column->type);
+        mem_free(column->name);
+        mem_free(column->unique);
+        mem_free(column->type_name);
+    }
+    mem_free(columns->columns);
+    *columns = (struct columns){0};
+}
+
+bool columns_text(const struct columns *columns, const struct ArrowArray *batch, uint32_t column, int64_t row,
+                  struct buf *out)
+{
+    return text_cell(out, columns->columns[column].type, batch->children[column], batch->offset + row);
+}
+
+void columns_json(const struct columns *columns, const struct ArrowArray *batch, uint32_t column, int64_t row,
+                  struct buf *out)
+{
+    text_cell_json(out, columns->columns[column].type, batch->children[column], batch->offset + row);
+}

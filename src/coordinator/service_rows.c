@@ -1,0 +1,489 @@
+/*
+ * The rows of a query: one Arrow stream, made of the streams that its final tasks have left.
+ *
+ * Each of these is a schema, batches of rows and an end. The first one's schema is sent, then everybody's batches in the
+ * order of the tasks, then one end. A stream begins with its schema, whose length is in its first bytes, and its end is
+ * eight bytes long; so the parts in between are found without a look into them. Small streams lie in the store, others on
+ * the workers that made them, and come from there piece by piece.
+ *
+ * Between two chunks nothing runs: the transport says when it has taken one, and a clerk fetches the next. A slow reader
+ * holds one chunk in memory and no thread.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "coordinator/service_internal.h"
+#include "exchange/channels.h"
+#include "exchange/serve.h"
+#include "wire/message.h"
+
+#define PREFIX_BYTES 8 /* of a message: a marker, and how long its head is */
+#define END_BYTES 8
+#define TRIES 3
+#define LOST_MAX 64
+
+static const uint8_t stream_end[END_BYTES] = {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};
+
+/* One final task's stream. */
+struct piece {
+    struct task_ref ref;
+    uint32_t attempt;
+    bool is_inline;
+    uint64_t bytes; /* all of them, schema and end included */
+    const char *worker_id;
+    const char *address; /* NULL: the worker is not there */
+};
+
+struct relay {
+    struct service *service;
+    struct exchange *exchange; /* NULL: the rows are for this process itself */
+    const char *job_id;
+    const struct piece *pieces;
+    uint32_t n_pieces;
+    uint32_t at;     /* the piece that is being sent; n_pieces: only the end is left */
+    uint64_t offset; /* in it: the next byte to read */
+    uint64_t skip;   /* bytes of the joined stream that the client has already */
+    bool is_open;    /* `offset` is behind what was to be left out */
+    bool is_last;
+    struct rpc_channel *channel; /* while a stream from a worker is open */
+    struct rpc_stream *stream;
+    uint32_t n_failed; /* in a row */
+    struct buf chunk;
+};
+
+/* ---- queries whose rows are gone ---- */
+
+struct lost_results {
+    pthread_mutex_t mutex;
+    char jobs[LOST_MAX][LIMIT_ID_BYTES + 1];
+    uint32_t next;
+};
+
+struct lost_results *lost_results_new(void)
+{
+    struct lost_results *lost = mem_calloc(1, sizeof *lost);
+    pthread_mutex_init(&lost->mutex, NULL);
+    return lost;
+}
+
+void lost_results_free(struct lost_results *lost)
+{
+    if (lost != NULL) {
+        pthread_mutex_destroy(&lost->mutex);
+        mem_free(lost);
+    }
+}
+
+static bool has_locked(const struct lost_results *lost, const char *job_id)
+{
+    for (uint32_t i = 0; i < LOST_MAX; i++) {
+        if (strcmp(lost->jobs[i], job_id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void lost_results_add(struct lost_results *lost, const char *job_id)
+{
+    pthread_mutex_lock(&lost->mutex);
+    if (!has_locked(lost, job_id)) {
+        size_t n = strlen(job_id);
+        ASSERT(n <= LIMIT_ID_BYTES);
+        memcpy(lost->jobs[lost->next++ % LOST_MAX], job_id, n + 1);
+    }
+    pthread_mutex_unlock(&lost->mutex);
+}
+
+bool lost_results_has(struct lost_results *lost, const char *job_id)
+{
+    pthread_mutex_lock(&lost->mutex);
+    bool has = job_id[0] != '\0' && has_locked(lost, job_id);
+    pthread_mutex_unlock(&lost->mutex);
+    return has;
+}
+
+/* ---- the end ---- */
+
+static void close_stream(struct relay *relay)
+{
+    rpc_stream_close(relay->stream);
+    relay->stream = NULL;
+    if (relay->channel != NULL) {
+        exchange_channels_give(relay->service->channels, relay->channel);
+        relay->channel = NULL;
+    }
+}
+
+void relay_close(struct relay *relay)
+{
+    if (relay != NULL) {
+        close_stream(relay);
+        buf_deinit(&relay->chunk);
+        mem_free(relay);
+    }
+}
+
+static void end_relay(struct relay *relay, const struct error *e)
+{
+    struct exchange *exchange = relay->exchange;
+    relay_close(relay);
+    if (e != NULL) {
+        exchange_fail(exchange, e);
+    } else {
+        rpc_call_end(exchange->rpc);
+        exchange_drop(exchange);
+    }
+}
+
+/* ---- bytes of one piece, from `offset` on ---- */
+
+static enum err say_lost(struct relay *relay, const struct piece *piece, const char *why, struct error *e)
+{
+    lost_results_add(relay->service->lost, relay->job_id);
+    error_set(e, ERR_DATA_LOSS, "rows of job '%s' that worker '%s' had are lost: %s", relay->job_id, piece->worker_id,
+              why);
+    error_hint(e, "capstan retry %s computes them again", relay->job_id);
+    return ERR_DATA_LOSS;
+}
+
+static enum err read_stored(struct relay *relay, struct clerk *clerk, const struct piece *piece, struct arena *arena,
+                            const uint8_t **out, size_t *out_n, struct error *e)
+{
+    struct digest digest = service__result_digest(piece->ref, piece->attempt);
+    const void *bytes = NULL;
+    size_t n = 0;
+    struct store *store;
+    enum err err = clerk_store(clerk, &store, e);
+    if (err == ERR_OK) {
+        err = clerk_note(clerk, store_payload(store, relay->job_id, &digest, arena, &bytes, &n, e));
+    }
+    if (err == ERR_NOT_FOUND || (err == ERR_OK && n != piece->bytes)) {
+        return error_set(e, ERR_DATA_LOSS, "rows of job '%s' are not in the store", relay->job_id);
+    }
+    if (err == ERR_OK) {
+        *out = (const uint8_t *)bytes + relay->offset;
+        *out_n = n - (size_t)relay->offset;
+    }
+    return err;
+}
+
+static enum err open_stream(struct relay *relay, const struct piece *piece, struct error *e)
+{
+    struct service *service = relay->service;
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct pb_fetch_shuffle_partition_request *message = wire_new(PB_FETCH_SHUFFLE_PARTITION_REQUEST, &arena);
+    message->query_id = (char *)(uintptr_t)relay->job_id;
+    message->stage_id = piece->ref.stage;
+    message->map_task = piece->ref.task;
+    message->attempt = piece->attempt;
+    message->offset = relay->offset;
+    wire_encode(message, &bytes);
+    struct rpc_request request = {
+        .path = EXCHANGE_FETCH_PATH, .bytes = bytes.data, .n = bytes.n, .cancel = service->closing};
+    enum err err = exchange_channels_take(service->channels, piece->address, &relay->channel, e);
+    if (err == ERR_OK) {
+        err = rpc_stream_open(relay->channel, &request, &relay->stream, e);
+    }
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+    return err;
+}
+
+static enum err read_once(struct relay *relay, const struct piece *piece, struct arena *arena, const uint8_t **out,
+                          size_t *out_n, struct error *e)
+{
+    struct pb_shuffle_partition_chunk *message = NULL;
+    struct buf bytes = {0};
+    bool is_end = false;
+    enum err err = relay->stream == NULL ? open_stream(relay, piece, e) : ERR_OK;
+    if (err == ERR_OK) {
+        err = rpc_stream_next(relay->stream, &bytes, &is_end, NULL, e);
+    }
+    if (err == ERR_OK && is_end) {
+        err =
+            error_set(e, ERR_DATA_LOSS, "they end after %" PRIu64 " of %" PRIu64 " bytes", relay->offset, piece->bytes);
+    }
+    if (err == ERR_OK) {
+        err = wire_decode(PB_SHUFFLE_PARTITION_CHUNK, bytes.data, bytes.n, arena, &message, e);
+    }
+    if (err == ERR_OK) {
+        *out = message->payload.data;
+        *out_n = message->payload.len;
+    }
+    buf_deinit(&bytes);
+    return err;
+}
+
+/* What a worker has. A connection that breaks is made again, at the same byte. */
+static enum err read_remote(struct relay *relay, const struct piece *piece, struct arena *arena, const uint8_t **out,
+                            size_t *out_n, struct error *e)
+{
+    if (piece->address == NULL) {
+        error_set(e, ERR_UNAVAILABLE, "worker '%s', which has rows of job '%s', is not there", piece->worker_id,
+                  relay->job_id);
+        error_hint(e, "start it again with its data folder, or run the query once more");
+        lost_results_add(relay->service->lost, relay->job_id);
+        return ERR_UNAVAILABLE;
+    }
+    for (;;) {
+        enum err err = read_once(relay, piece, arena, out, out_n, e);
+        if (err == ERR_OK) {
+            relay->n_failed = 0;
+            return ERR_OK;
+        }
+        close_stream(relay);
+        if (err == ERR_NOT_FOUND || err == ERR_DATA_LOSS) {
+            struct error why = *e;
+            return say_lost(relay, piece, why.message, e);
+        }
+        if (err == ERR_CANCELED || ++relay->n_failed >= TRIES) {
+            return err;
+        }
+    }
+}
+
+static enum err read_piece(struct relay *relay, struct clerk *clerk, struct arena *arena, const uint8_t **out,
+                           size_t *out_n, struct error *e)
+{
+    const struct piece *piece = &relay->pieces[relay->at];
+    return piece->is_inline ? read_stored(relay, clerk, piece, arena, out, out_n, e)
+                            : read_remote(relay, piece, arena, out, out_n, e);
+}
+
+/* ---- the joined stream ---- */
+
+static enum err say_broken(const struct relay *relay, struct error *e)
+{
+    return error_set(e, ERR_DATA_LOSS, "the rows of task %" PRIu32 " of job '%s' are no Arrow stream",
+                     relay->pieces[relay->at].ref.task, relay->job_id);
+}
+
+static void next_piece(struct relay *relay)
+{
+    close_stream(relay);
+    relay->at++;
+    relay->offset = 0;
+    relay->is_open = false;
+}
+
+/* Adds bytes of the piece that are at `from` in it to the chunk, up to the piece's end. */
+static void add_bytes(struct relay *relay, uint64_t from, const uint8_t *bytes, size_t n)
+{
+    uint64_t left = relay->pieces[relay->at].bytes - END_BYTES - from;
+    uint64_t taken = n < left ? n : left;
+    buf_append(&relay->chunk, bytes, (size_t)taken);
+    relay->offset = from + n;
+    if (taken == left) {
+        next_piece(relay);
+    }
+}
+
+/*
+ * The first bytes of a piece are here: finds where its part of the joined stream begins, goes over what the client has
+ * already, and adds what is left of them.
+ */
+static enum err begin_piece(struct relay *relay, const uint8_t *bytes, size_t n, struct error *e)
+{
+    const struct piece *piece = &relay->pieces[relay->at];
+    uint32_t head = 0;
+    if (n < PREFIX_BYTES) {
+        return say_broken(relay, e);
+    }
+    memcpy(&head, bytes + 4, sizeof head); /* little-endian, as the machine */
+    if (PREFIX_BYTES + (uint64_t)head + END_BYTES > piece->bytes) {
+        return say_broken(relay, e);
+    }
+    uint64_t from = relay->at == 0 ? 0 : PREFIX_BYTES + (uint64_t)head;
+    uint64_t length = piece->bytes - END_BYTES - from;
+    if (relay->skip >= length) {
+        relay->skip -= length;
+        next_piece(relay);
+        return ERR_OK;
+    }
+    from += relay->skip;
+    relay->skip = 0;
+    relay->is_open = true;
+    if (from < n) {
+        add_bytes(relay, from, bytes + from, n - (size_t)from);
+    } else {
+        close_stream(relay);
+        relay->offset = from;
+    }
+    return ERR_OK;
+}
+
+/* Adds the next bytes of the current piece to the chunk. */
+static enum err take_bytes(struct relay *relay, struct clerk *clerk, struct error *e)
+{
+    struct arena arena = {0};
+    const uint8_t *bytes = NULL;
+    size_t n = 0;
+    enum err err = read_piece(relay, clerk, &arena, &bytes, &n, e);
+    if (err == ERR_OK && !relay->is_open) {
+        err = begin_piece(relay, bytes, n, e);
+    } else if (err == ERR_OK) {
+        add_bytes(relay, relay->offset, bytes, n);
+    }
+    arena_deinit(&arena);
+    return err;
+}
+
+static enum err fill_chunk(struct relay *relay, struct clerk *clerk, struct error *e)
+{
+    enum err err = ERR_OK;
+    while (err == ERR_OK && relay->at < relay->n_pieces && relay->chunk.n < EXCHANGE_CHUNK_BYTES) {
+        err = take_bytes(relay, clerk, e);
+    }
+    if (err == ERR_OK && relay->at == relay->n_pieces) {
+        size_t from = relay->skip < END_BYTES ? (size_t)relay->skip : END_BYTES;
+        buf_append(&relay->chunk, stream_end + from, END_BYTES - from);
+        relay->is_last = true;
+    }
+    return err;
+}
+
+enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf **out_chunk, struct error *e)
+{
+    static const struct buf nothing = {0};
+    if (relay->is_last) {
+        *out_chunk = &nothing;
+        return ERR_OK;
+    }
+    buf_reset(&relay->chunk);
+    enum err err = fill_chunk(relay, clerk, e);
+    if (err == ERR_OK) {
+        *out_chunk = &relay->chunk;
+    }
+    return err;
+}
+
+static void make_chunk(struct clerk *clerk, void *context);
+
+static void chunk_sent(void *context, struct rpc_call *call, bool ok)
+{
+    struct relay *relay = context;
+    struct error e = {0};
+    UNUSED(call);
+    if (!ok) {
+        error_set(&e, ERR_CANCELED, "the client has gone");
+        end_relay(relay, &e);
+    } else if (relay->is_last) {
+        end_relay(relay, NULL);
+    } else {
+        office_send(relay->service->relays, make_chunk, relay);
+    }
+}
+
+static void make_chunk(struct clerk *clerk, void *context)
+{
+    struct relay *relay = context;
+    struct error e = {0};
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    const struct buf *chunk = NULL;
+    if (rpc_call_is_gone(relay->exchange->rpc)) {
+        error_set(&e, ERR_CANCELED, "the client has gone");
+    }
+    if (e.code != ERR_OK || relay_next(relay, clerk, &chunk, &e) != ERR_OK) {
+        end_relay(relay, &e);
+        return;
+    }
+    struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &arena);
+    message->payload.data = (uint8_t *)chunk->data;
+    message->payload.len = chunk->n;
+    wire_encode(message, &bytes);
+    rpc_call_send(relay->exchange->rpc, bytes.data, bytes.n, chunk_sent, relay);
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+}
+
+/* ---- the beginning: which pieces there are, and where ---- */
+
+void *service__read_pieces(const struct core *core, const char *job_id, struct arena *arena)
+{
+    const struct result_info *results = NULL;
+    struct result_pieces *found = arena_zalloc(arena, sizeof *found);
+    found->n = core_results(core, job_id, arena, &results);
+    found->pieces = arena_zalloc(arena, found->n * sizeof *found->pieces);
+    for (uint32_t i = 0; i < found->n; i++) {
+        const struct output_info *output = &results[i].output;
+        found->pieces[i] = (struct piece){.ref = results[i].ref,
+                                          .attempt = output->attempt,
+                                          .is_inline = output->is_inline,
+                                          .bytes = output->bytes,
+                                          .worker_id = arena_strdup(arena, output->worker_id)};
+        found->pieces[i].ref.job_id = arena_strdup(arena, job_id);
+        found->n_rows += output->rows;
+        found->is_remote |= !output->is_inline;
+    }
+    return found;
+}
+
+void service__read_addresses(const struct core *core, struct result_pieces *pieces, struct arena *arena)
+{
+    for (uint32_t i = 0; i < pieces->n; i++) {
+        struct piece *piece = &pieces->pieces[i];
+        struct node_info node;
+        if (!piece->is_inline && core_node(core, piece->worker_id, &node) == ERR_OK && node.status == NODE_HEALTHY) {
+            piece->address = arena_strdup(arena, node.address);
+        }
+    }
+}
+
+struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces)
+{
+    struct relay *relay = mem_calloc(1, sizeof *relay);
+    *relay = (struct relay){.service = service, .job_id = job_id, .pieces = pieces->pieces, .n_pieces = pieces->n};
+    return relay;
+}
+
+static void send_pieces(struct exchange *exchange, const struct result_pieces *pieces)
+{
+    const struct pb_fetch_query_results_request *message = exchange->message;
+    struct relay *relay = relay_open(exchange->service, message->query_id, pieces);
+    relay->exchange = exchange;
+    relay->skip = message->offset;
+    office_send(exchange->service->relays, make_chunk, relay);
+}
+
+static void read_addresses(const struct core *core, struct request *request)
+{
+    service__read_addresses(core, exchange_of(request)->more, &request->arena);
+}
+
+static void answer_addresses(struct request *request, const struct reply *reply, enum err err)
+{
+    struct exchange *exchange = exchange_of(request);
+    if (!exchange_failed(exchange, reply, err)) {
+        send_pieces(exchange, exchange->more);
+    }
+}
+
+static void start_relay(struct exchange *exchange, void *context)
+{
+    const struct pb_fetch_query_results_request *message = exchange->message;
+    struct result_pieces *pieces = context;
+    struct error e = {0};
+    if (pieces->n == 0) {
+        error_set(&e, ERR_PRECONDITION, "job '%s' has no rows at this moment", message->query_id);
+        exchange_fail(exchange, &e);
+    } else if (pieces->is_remote) {
+        exchange->more = pieces;
+        exchange->request->read = read_addresses;
+        exchange_send(exchange, answer_addresses);
+    } else {
+        send_pieces(exchange, pieces);
+    }
+}
+
+void service__send_rows(struct exchange *exchange)
+{
+    const struct pb_fetch_query_results_request *message = exchange->message;
+    service__ask(exchange, &(struct job_question){
+                               .job_id = message->query_id, .read = service__read_pieces, .then = start_relay});
+}

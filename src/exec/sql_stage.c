@@ -1,0 +1,595 @@
+/*
+ * sql_stage.c - one task of a stage: rows of other tasks and of files in, through DuckDB, partitions or a result out.
+ *
+ *   sources ──fetch──► tables ──SQL──► rows ──────────────────────────────────► writer
+ *                                        └──operator──► rows ──SQL: partition──┘
+ *
+ * A stage that writes files (sql_write.c) has COPY in the place of the last SQL; what goes on are the files' names.
+ *
+ * Each arrow is an Arrow stream that yields rows when the next asks for them, so nothing is held as a whole unless DuckDB
+ * needs it. A stage with an operator of the user's own and an exchange with partitions needs a second query, over the
+ * operator's rows, on a connection of its own, since the first is still running.
+ *
+ * A failure may show at the far end of that chain, as text inside of other texts. So every stream remembers why it failed
+ * (sql_stream.c), and the first cause is what is reported.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "exchange/writer.h"
+#include "exec/sql_internal.h"
+
+#define CUSTOM_ROWS "capstan_custom_rows" /* the operator's rows as a table */
+
+#define WINDOW_BYTES_MAX ((uint64_t)64 * 1024 * 1024)
+#define WINDOW_BYTES_MIN ((uint64_t)1024 * 1024)
+#define WINDOW_SHARE 8 /* of DuckDB's memory, all windows of all tasks together have this part */
+
+struct fragment {
+    struct sql_run *run;
+    const struct physical_plan *plan;
+    const struct physical_stage *stage;
+    uint32_t position; /* of the stage in the plan */
+    uint32_t task;
+    struct arena arena;
+    struct sql_instance *instance;
+    struct duck_connection *connections[SQL_CONNECTIONS_MAX]; /* the second is for the operator's rows */
+    struct exchange_fetch **fetches;                          /* one for each input, NULL if it is not open */
+    struct sql_tap *taps;
+    struct sql_rows rows[SQL_CONNECTIONS_MAX];
+    struct sql_tap operator_tap;
+    struct ArrowArrayStream stream; /* the end of the chain */
+    struct exchange_writer *writer;
+    struct ipc_tally *tallies;
+    uint32_t n_partitions;
+    struct sql_file file; /* of a stage that writes files */
+};
+
+static bool has_operator(const struct fragment *f)
+{
+    return f->stage->custom.op != NULL;
+}
+
+static bool is_partitioned(const struct fragment *f)
+{
+    return exchange_is_partitioned(f->stage->output.exchange);
+}
+
+/* ---- files ---- */
+
+/* Whether the task's file is another one than it was. A file that is not there is DuckDB's to complain about. */
+static bool has_changed(const struct fragment *f, struct error *e)
+{
+    const struct physical_split *split = f->stage->n_splits > 0 ? &f->stage->splits[f->task] : NULL;
+    struct stat st;
+    if (split == NULL || !split->has_identity || split->is_empty || stat(split->file, &st) != 0) {
+        return false;
+    }
+    int64_t mtime_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000;
+    if ((uint64_t)st.st_size == split->file_bytes && mtime_ms == split->file_mtime_ms) {
+        return false;
+    }
+    error_set(e, ERR_STALE, "the file '%s' has changed since the query was planned", split->file);
+    error_hint(e, "run the query again");
+    return true;
+}
+
+/* ---- inputs ---- */
+
+/* What one fetch may hold: the windows of all tasks that run at a time have to fit beside DuckDB. */
+static uint64_t window_of(const struct fragment *f)
+{
+    const struct sql_options *options = &f->run->sql->options;
+    uint64_t tasks = options->threads > 0 ? options->threads : 1;
+    uint64_t bytes = options->memory_bytes_max / WINDOW_SHARE / tasks;
+    bytes = bytes == 0 || bytes > WINDOW_BYTES_MAX ? WINDOW_BYTES_MAX : bytes;
+    bytes /= f->stage->n_inputs;
+    return bytes < WINDOW_BYTES_MIN ? WINDOW_BYTES_MIN : bytes;
+}
+
+static bool is_wanted(const struct fragment *f, const struct physical_input *input, uint32_t partition)
+{
+    struct physical_group group = physical_task_group(f->plan, f->position, f->task);
+    return input->is_whole || (partition >= group.first && partition <= group.last);
+}
+
+/* One partition of one map output. */
+static enum err make_source(const struct fragment *f, const struct exec_source *from,
+                            const struct exec_partition *partition, struct exchange_source *out, struct error *e)
+{
+    struct exchange_source source = {
+        .partition = partition->number,
+        .address = from->address,
+        .is_local = from->worker_id != NULL && strcmp(from->worker_id, f->run->sql->worker_id) == 0,
+        .tally = {.bytes = partition->bytes,
+                  .rows = partition->rows,
+                  .batches = partition->batches,
+                  .checksum = partition->checksum},
+    };
+    if (from->stage > UINT32_MAX || from->task > UINT32_MAX ||
+        !exchange_key_make(f->run->task->job_id, (uint32_t)from->stage, (uint32_t)from->task, from->attempt,
+                           &source.key)) {
+        return error_set(e, ERR_INTERNAL, "stage %" PRIu64 ", task %" PRIu64 " of job '%s' cannot be named",
+                         from->stage, from->task, f->run->task->job_id);
+    }
+    *out = source;
+    return ERR_OK;
+}
+
+/* Begins to read an input. `out_rows` is how many rows it has. */
+static enum err open_input(struct fragment *f, uint32_t i, struct sql_sources sources, uint64_t *out_rows,
+                           struct error *e)
+{
+    const struct physical_input *input = &f->stage->inputs[i];
+    struct exchange_source *list = NULL;
+    uint32_t n = 0;
+    uint32_t cap = 0;
+    uint64_t rows = 0;
+    enum err err = ERR_OK;
+    for (uint32_t s = 0; s < sources.n; s++) {
+        const struct exec_source *from = &sources.list[s];
+        for (uint32_t k = 0; k < from->n_partitions && err == ERR_OK; k++) {
+            if (is_wanted(f, input, from->partitions[k].number)) {
+                list = mem_grow(list, &cap, n + 1, sizeof(*list));
+                err = make_source(f, from, &from->partitions[k], &list[n++], e);
+                rows += from->partitions[k].rows;
+            }
+        }
+    }
+    if (err == ERR_OK && n == 0) {
+        err = error_set(e, ERR_INTERNAL, "nobody says where the input '%s' is", input->name);
+    }
+    if (err == ERR_OK) {
+        struct exchange_fetch_options options = {.store = f->run->sql->options.store,
+                                                 .channels = f->run->sql->options.channels,
+                                                 .window_bytes = window_of(f)};
+        err = exchange_fetch_open(list, n, &options, &f->fetches[i], e);
+        *out_rows = rows;
+    }
+    mem_free(list);
+    return err;
+}
+
+static enum err open_inputs(struct fragment *f, uint64_t *out_rows, struct error *e)
+{
+    uint32_t *parents = NULL;
+    bool *is_whole = NULL;
+    struct sql_sources *sources = NULL;
+    uint32_t n = physical_parents(f->plan, f->position, &f->arena, &parents, &is_whole);
+    enum err err = sql__part_sources(f->run->task, n, &f->arena, &sources, e);
+    for (uint32_t i = 0; i < f->stage->n_inputs && err == ERR_OK; i++) {
+        uint32_t k = 0;
+        while (parents[k] != f->stage->inputs[i].stage) {
+            k++;
+        }
+        err = open_input(f, i, sources[k], &out_rows[i], e);
+        if (err == ERR_OK) {
+            atomic_fetch_add(&f->run->rows_expected, out_rows[i]);
+            sql__run_set_fetches(f->run, f->fetches, i + 1);
+        }
+    }
+    return err;
+}
+
+/* The connection on which an input is a table: that of the query which reads it. */
+static struct duck_connection *reader_of(const struct fragment *f, const struct physical_input *input)
+{
+    const char *bounds = f->stage->output.bounds;
+    bool is_late = has_operator(f) && bounds != NULL && strcmp(bounds, input->name) == 0;
+    return f->connections[is_late ? 1 : 0];
+}
+
+static enum err register_inputs(struct fragment *f, struct error *e)
+{
+    uint32_t n = f->stage->n_inputs;
+    if (n == 0) {
+        return ERR_OK;
+    }
+    f->fetches = arena_zalloc(&f->arena, n * sizeof(struct exchange_fetch *));
+    f->taps = arena_zalloc(&f->arena, n * sizeof(*f->taps));
+    uint64_t *rows = arena_zalloc(&f->arena, n * sizeof(*rows));
+    enum err err = open_inputs(f, rows, e);
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        const struct physical_input *input = &f->stage->inputs[i];
+        struct duck_input table = {.name = input->name, .rows = rows[i], .is_kept = input->is_repeated};
+        struct ArrowArrayStream stream;
+        exchange_fetch_stream(f->fetches[i], &f->taps[i].inner);
+        f->taps[i].rows_in = &f->run->rows_in;
+        sql__tap(&f->taps[i], &stream);
+        err = duck_register(reader_of(f, input), &table, &stream, e);
+    }
+    return err;
+}
+
+/* ---- rows ---- */
+
+static enum err connect(struct fragment *f, uint32_t i, struct error *e)
+{
+    enum err err = duck_connect(f->instance->duck, &f->connections[i], e);
+    if (err == ERR_OK) {
+        sql__run_set_connection(f->run, i, f->connections[i]);
+    }
+    return err;
+}
+
+/* Runs SQL on a connection; its rows are the end of the chain. */
+static enum err start_query(struct fragment *f, uint32_t i, const char *sql, struct error *e)
+{
+    enum err err = duck_query(f->connections[i], sql, &f->rows[i].result, e);
+    if (err == ERR_OK) {
+        sql__rows_stream(&f->rows[i], &f->stream);
+    }
+    return err;
+}
+
+static enum err start_operator(struct fragment *f, struct error *e)
+{
+    const struct physical_custom *custom = &f->stage->custom;
+    struct ArrowArrayStream input = f->stream;
+    f->stream.release = NULL;
+    if (f->run->sql->options.operators == NULL) {
+        input.release(&input);
+        return error_set(e, ERR_UNAVAILABLE, "custom physical operator '%s' is not registered on worker", custom->op);
+    }
+    enum err err = operators_apply(f->run->sql->options.operators, custom->op, custom->config_json, &input,
+                                   &f->operator_tap.inner, e);
+    if (err == ERR_OK) {
+        operators_watch(&f->operator_tap.inner, f->run->stop);
+        sql__tap(&f->operator_tap, &f->stream);
+    }
+    /* Another worker may have it. */
+    return err == ERR_NOT_FOUND ? error_set(e, ERR_UNAVAILABLE, "%s", e->message) : err;
+}
+
+/* The operator's rows become a table of the second connection. */
+static enum err register_custom_rows(struct fragment *f, struct error *e)
+{
+    struct duck_input table = {.name = CUSTOM_ROWS};
+    return duck_register(f->connections[1], &table, &f->stream, e);
+}
+
+static enum err start_scatter(struct fragment *f, struct error *e)
+{
+    struct buf sql = {0};
+    enum err err = register_custom_rows(f, e);
+    if (err == ERR_OK) {
+        physical_scatter_sql(&sql, f->stage, f->task, CUSTOM_ROWS);
+        err = start_query(f, 1, sql.data, e);
+    }
+    buf_deinit(&sql);
+    return err;
+}
+
+/* Writes the rows of the SELECT, on that connection, to a file; the rows of the task are then its name and their number. */
+static enum err start_file(struct fragment *f, uint32_t i, const char *select, struct error *e)
+{
+    uint64_t rows = 0;
+    struct buf sql = {0};
+    enum err err = sql__file_begin(f->run, f->stage, &f->arena, &f->file, e);
+    if (err == ERR_OK) {
+        err = sql__file_write(f->connections[i], &f->stage->write, &f->file, select, &rows, e);
+    }
+    if (err == ERR_OK) {
+        buf_format(&sql, "SELECT '%s' AS file, CAST(%" PRIu64 " AS BIGINT) AS rows", f->file.name, rows);
+        err = start_query(f, i, sql.data, e);
+    }
+    buf_deinit(&sql);
+    return err;
+}
+
+static enum err start_publish(struct fragment *f, const char *select, struct error *e)
+{
+    uint64_t rows = 0;
+    char sql[80];
+    enum err err = sql__publish(f->run, &f->stage->publish, f->connections[0], select, &f->arena, &rows, e);
+    if (err != ERR_OK) {
+        return err;
+    }
+    (void)snprintf(sql, sizeof(sql), "SELECT CAST(%" PRIu64 " AS BIGINT) AS rows", rows);
+    return start_query(f, 0, sql, e);
+}
+
+/* What the SQL is for, after the inputs are there. */
+static enum err start_sql(struct fragment *f, char *sql, struct error *e)
+{
+    if (f->stage->publish.to != NULL) {
+        return start_publish(f, sql, e);
+    }
+    if (f->stage->write.to != NULL && !has_operator(f)) {
+        size_t last = physical_last_statement(sql);
+        const char *select = arena_strdup(&f->arena, sql + last);
+        sql[last] = '\0';
+        enum err err = last > 0 ? duck_run(f->connections[0], sql, e) : ERR_OK;
+        return err == ERR_OK ? start_file(f, 0, select, e) : err;
+    }
+    enum err err = start_query(f, 0, sql, e);
+    if (err == ERR_OK && has_operator(f)) {
+        err = start_operator(f, e);
+    }
+    if (err == ERR_OK && has_operator(f) && is_partitioned(f)) {
+        err = start_scatter(f, e);
+    } else if (err == ERR_OK && f->stage->write.to != NULL) {
+        err = register_custom_rows(f, e);
+        err = err == ERR_OK ? start_file(f, 1, "SELECT * FROM " CUSTOM_ROWS, e) : err;
+    }
+    return err;
+}
+
+/* Builds the chain from the inputs to the rows that are to be written. */
+static enum err start(struct fragment *f, struct error *e)
+{
+    struct buf sql = {0};
+    bool has_second = has_operator(f) && (is_partitioned(f) || f->stage->write.to != NULL);
+    enum err err = sql__take_instance(f->run->sql, &f->instance, e);
+    if (err == ERR_OK) {
+        err = connect(f, 0, e);
+    }
+    if (err == ERR_OK && has_second) {
+        err = connect(f, 1, e);
+    }
+    if (err == ERR_OK) {
+        err = physical_task_sql(&sql, f->plan, f->position, f->task, e);
+    }
+    if (err == ERR_OK) {
+        err = register_inputs(f, e);
+    }
+    if (err == ERR_OK) {
+        err = start_sql(f, sql.data, e);
+    }
+    buf_deinit(&sql);
+    return err;
+}
+
+/* ---- output ---- */
+
+static bool is_result(const struct fragment *f)
+{
+    return f->stage->output.exchange == EXCHANGE_RESULT;
+}
+
+/* A task's share of what may travel inside of reports. */
+static uint64_t inline_bytes_max(const struct fragment *f)
+{
+    uint64_t bytes = LIMIT_INLINE_RESULT_BYTES / physical_tasks(f->plan, f->position);
+    return bytes > 0 ? bytes : 1; /* 1: none, for a stream has more */
+}
+
+static enum err open_writer(struct fragment *f, struct error *e)
+{
+    const struct exec_task *task = f->run->task;
+    struct ArrowSchema schema = {0};
+    struct exchange_writer_options options = {
+        .store = f->run->sql->options.store,
+        .kind = is_result(f) ? EXCHANGE_KIND_RESULT : EXCHANGE_KIND_SHUFFLE,
+        .inline_bytes_max = inline_bytes_max(f),
+        .scatter = {.mode = is_partitioned(f) ? SCATTER_COLUMN : SCATTER_ONE, .n_partitions = f->n_partitions},
+    };
+    if (task->stage > UINT32_MAX || task->task > UINT32_MAX ||
+        !exchange_key_make(task->job_id, (uint32_t)task->stage, (uint32_t)task->task, task->attempt, &options.key)) {
+        return error_set(e, ERR_INVALID, "an output of stage %" PRIu64 ", task %" PRIu64 " of job '%s' cannot be named",
+                         task->stage, task->task, task->job_id);
+    }
+    if (f->stream.get_schema(&f->stream, &schema) != 0) {
+        return error_set(e, ERR_INTERNAL, "%s", f->stream.get_last_error(&f->stream));
+    }
+    options.scatter.column = schema.n_children > 0 ? (uint32_t)schema.n_children - 1 : 0;
+    enum err err = exchange_writer_open(&options, &schema, &f->writer, e);
+    schema.release(&schema);
+    return err;
+}
+
+static enum err write_rows(struct fragment *f, struct error *e)
+{
+    enum err err = open_writer(f, e);
+    while (err == ERR_OK) {
+        struct ArrowArray batch = {0};
+        if (f->stream.get_next(&f->stream, &batch) != 0) {
+            const char *text = f->stream.get_last_error(&f->stream);
+            return error_set(e, ERR_INTERNAL, "%s", text != NULL ? text : "the rows ended too early");
+        }
+        if (batch.release == NULL) {
+            break;
+        }
+        err = exchange_writer_append(f->writer, &batch, e);
+        atomic_fetch_add(&f->run->rows, (uint64_t)batch.length);
+        atomic_store(&f->run->bytes, exchange_writer_bytes(f->writer));
+        batch.release(&batch);
+        if (err == ERR_OK && exec_stop_reason(f->run->stop) != STOP_NONE) {
+            err = error_set(e, ERR_CANCELED, "stopped");
+        }
+    }
+    return err;
+}
+
+/* All rows are written: they become an output, unless it turns out that they were not what was planned. */
+static enum err finish(struct fragment *f, struct error *e)
+{
+    struct exec_outcome *out = f->run->out;
+    if (has_changed(f, e)) {
+        return ERR_STALE;
+    }
+    f->tallies = arena_zalloc(&f->arena, f->n_partitions * sizeof(*f->tallies));
+    enum err err = exchange_writer_finish(f->writer, f->tallies, e);
+    struct buf ipc = {0};
+    if (err == ERR_OK && is_result(f) && f->tallies[0].bytes <= inline_bytes_max(f)) {
+        err = exchange_writer_take(f->writer, &ipc, e);
+    }
+    if (err != ERR_OK) {
+        buf_deinit(&ipc);
+        return err;
+    }
+    for (uint32_t i = 0; i < f->n_partitions; i++) {
+        out->rows += f->tallies[i].rows;
+        out->bytes += f->tallies[i].bytes;
+    }
+    out->output = (struct exec_output){.kind = is_result(f) ? EXEC_OUTPUT_RESULT : EXEC_OUTPUT_MAP, .ipc = ipc};
+    if (is_result(f)) {
+        out->output.rows = out->rows;
+        out->output.bytes = out->bytes;
+        return ERR_OK;
+    }
+    out->output.n_partitions = f->n_partitions;
+    out->output.partitions = mem_calloc(f->n_partitions, sizeof(*out->output.partitions));
+    for (uint32_t i = 0; i < f->n_partitions; i++) {
+        const struct ipc_tally *tally = &f->tallies[i];
+        out->output.partitions[i] = (struct exec_partition){.number = i,
+                                                            .bytes = tally->bytes,
+                                                            .rows = tally->rows,
+                                                            .batches = tally->batches,
+                                                            .checksum = tally->checksum};
+    }
+    return ERR_OK;
+}
+
+/* ---- the end ---- */
+
+/*
+ * Ends the chain, from its end. The fetches come first: nobody wants their rows any more, and a thread of DuckDB that
+ * waits for some would be waited for.
+ */
+static void end_chain(struct fragment *f)
+{
+    for (uint32_t i = 0; i < f->stage->n_inputs && f->fetches != NULL; i++) {
+        if (f->fetches[i] != NULL) {
+            exchange_fetch_cancel(f->fetches[i]);
+        }
+    }
+    if (f->stream.release != NULL) {
+        f->stream.release(&f->stream);
+    }
+    for (uint32_t i = SQL_CONNECTIONS_MAX; i-- > 0;) {
+        sql__run_set_connection(f->run, i, NULL);
+        duck_disconnect(f->connections[i]);
+    }
+    exchange_writer_close(f->writer);
+    sql__run_set_fetches(f->run, NULL, 0);
+}
+
+/* The first cause: what broke nearest to the inputs. */
+static const struct error *cause_of(const struct fragment *f, const struct error *e, bool *out_is_fetch)
+{
+    for (uint32_t i = 0; i < f->stage->n_inputs && f->taps != NULL; i++) {
+        enum err code = f->taps[i].error.code;
+        if (code != ERR_OK && code != ERR_CANCELED) {
+            *out_is_fetch = true;
+            return &f->taps[i].error;
+        }
+    }
+    const struct error *causes[] = {&f->rows[0].error, &f->operator_tap.error, &f->rows[1].error};
+    for (size_t i = 0; i < ARRAY_LEN(causes); i++) {
+        if (causes[i]->code != ERR_OK) {
+            return causes[i];
+        }
+    }
+    return e;
+}
+
+static bool is_noted(const struct exec_outcome *out, const struct exec_lost *lost)
+{
+    for (uint32_t i = 0; i < out->n_lost; i++) {
+        const struct exec_lost *other = &out->lost[i];
+        if (other->stage == lost->stage && other->task == lost->task && other->attempt == lost->attempt) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names the map outputs that could not be read. */
+static void note_lost(const struct fragment *f)
+{
+    struct exec_outcome *out = f->run->out;
+    struct exchange_key *keys = mem_calloc(LIMIT_FETCH_FAILED, sizeof(*keys));
+    out->lost = mem_calloc(LIMIT_FETCH_FAILED, sizeof(*out->lost));
+    for (uint32_t i = 0; i < f->stage->n_inputs; i++) {
+        uint32_t n = f->fetches[i] != NULL ? exchange_fetch_failed(f->fetches[i], keys, LIMIT_FETCH_FAILED) : 0;
+        for (uint32_t k = 0; k < n && out->n_lost < LIMIT_FETCH_FAILED; k++) {
+            struct exec_lost lost = {.stage = keys[k].stage, .task = keys[k].task, .attempt = keys[k].attempt};
+            if (i == 0 || !is_noted(out, &lost)) {
+                out->lost[out->n_lost++] = lost;
+            }
+        }
+    }
+    mem_free(keys);
+}
+
+/* Whether another attempt would end the same way: the query itself is wrong, or what it reads. */
+static bool is_hopeless(const struct fragment *f, enum err code)
+{
+    return code == ERR_INVALID || code == ERR_STALE || (code == ERR_NOT_FOUND && f->stage->n_splits == 0);
+}
+
+static void add_hint(const struct fragment *f, struct error *e)
+{
+    if (e->hint[0] != '\0') {
+        return;
+    }
+    if (e->code == ERR_EXHAUSTED) {
+        error_hint(e, "queries of this worker have %" PRIu64 " MB of memory, and the disk behind it to spill to",
+                   f->run->sql->options.memory_bytes_max / 1000000);
+    } else if (e->code == ERR_NOT_FOUND) {
+        error_hint(e, "paths must mean the same on all workers");
+    }
+}
+
+static void report_failure(struct fragment *f, const struct error *e)
+{
+    bool is_fetch = false;
+    struct error cause = *cause_of(f, e, &is_fetch);
+    struct error change = {0};
+    if (exec_stop_reason(f->run->stop) != STOP_NONE) {
+        exec_fail(f->run->out, false, "stopped");
+    } else if (is_fetch) {
+        note_lost(f);
+        sql__fail(f->run, false, &cause);
+    } else if (has_changed(f, &change)) {
+        sql__fail(f->run, true, &change);
+    } else {
+        add_hint(f, &cause);
+        sql__fail(f->run, is_hopeless(f, cause.code), &cause);
+    }
+}
+
+/* After an error of its own, DuckDB refuses everything. */
+static bool is_broken(const struct error *e)
+{
+    return strncmp(e->message, "INTERNAL Error", 14) == 0 || strncmp(e->message, "FATAL Error", 11) == 0 ||
+           strstr(e->message, "has been invalidated") != NULL;
+}
+
+void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint32_t stage, uint32_t task)
+{
+    struct error e = {0};
+    struct fragment f = {.run = run, .plan = plan, .stage = &plan->stages[stage], .position = stage, .task = task};
+    f.n_partitions = is_partitioned(&f) ? f.stage->output.partitions : 1;
+    enum err err = has_changed(&f, &e) ? ERR_STALE : start(&f, &e);
+    if (err == ERR_OK) {
+        err = write_rows(&f, &e);
+    }
+    if (err == ERR_OK) {
+        err = finish(&f, &e);
+    }
+    end_chain(&f);
+    run->out->is_success = err == ERR_OK;
+    if (err != ERR_OK) {
+        report_failure(&f, &e);
+        if (f.file.path != NULL) {
+            sql__file_drop(&f.file);
+        }
+    }
+    for (uint32_t i = 0; i < f.stage->n_inputs && f.fetches != NULL; i++) {
+        exchange_fetch_close(f.fetches[i]);
+    }
+    sql__give_instance(run->sql, f.instance, is_broken(&e) || is_broken(&f.rows[0].error));
+    arena_deinit(&f.arena);
+}
+
+void sql__run_select(struct sql_run *run, const char *select)
+{
+    struct physical_stage stage = {.sql = select, .what = "", .output = {.exchange = EXCHANGE_RESULT}};
+    struct physical_plan plan = {.n_stages = 1, .stages = &stage};
+    sql__run_stage(run, &plan, 0, 0);
+}

@@ -1,0 +1,336 @@
+#include "main/bench_query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "duck/duck.h"
+#include "exchange/ipc.h"
+
+#define TASKS_PAGE 1000
+
+/* ---- on the cluster ---- */
+
+static enum err submit(const struct bench *bench, struct client *client, const struct query_request *query,
+                       const char *job_id, struct error *e)
+{
+    struct arena arena = {0};
+    struct pb_submit_query_request *request = wire_new(PB_SUBMIT_QUERY_REQUEST, &arena);
+    struct pb_submit_query_response *response = NULL;
+    request->query_id = (char *)job_id;
+    if (query->sql != NULL) {
+        request->sql = (char *)query->sql;
+    }
+    if (query->plan != NULL) {
+        request->physical_plan_json.data = (uint8_t *)query->plan->data;
+        request->physical_plan_json.len = query->plan->n;
+    }
+    if (query->options_json != NULL) {
+        request->options_json = (char *)query->options_json;
+    }
+    struct client_call call = {.path = "/capstan.v1.ControlPlane/SubmitQuery",
+                               .message = request,
+                               .answer = PB_SUBMIT_QUERY_RESPONSE,
+                               .cancel = interrupt_cancel(bench->interrupt)};
+    enum err err = client_call(client, &call, &arena, &response, e);
+    arena_deinit(&arena);
+    return err;
+}
+
+/* Reads the messages in a piece of the stream and counts their rows. */
+static enum err count_rows(struct ipc_assembler *assembler, struct ipc_reader *reader, const uint8_t *bytes, size_t n,
+                           struct error *e)
+{
+    enum err err = ERR_OK;
+    while (n > 0 && err == ERR_OK) {
+        struct block *message = NULL;
+        size_t taken = 0;
+        err = ipc_assembler_feed(assembler, bytes, n, &taken, &message, e);
+        bytes += taken;
+        n -= taken;
+        if (err == ERR_OK && message != NULL) {
+            struct ArrowArray batch = {0};
+            err = ipc_reader_message(reader, message, 0, message->n, &batch, e);
+            if (batch.release != NULL) {
+                batch.release(&batch);
+            }
+            block_unref(message);
+        } else if (err == ERR_OK && assembler->wants > 0) {
+            ipc_assembler_admit(assembler);
+        }
+    }
+    return err;
+}
+
+static enum err fetch(const struct bench *bench, struct client *client, const char *job_id, uint64_t *out_rows,
+                      struct error *e)
+{
+    struct arena arena = {0};
+    struct pb_fetch_query_results_request *request = wire_new(PB_FETCH_QUERY_RESULTS_REQUEST, &arena);
+    struct ipc_reader *reader = ipc_reader_new(&(struct ipc_reader_options){0});
+    struct ipc_assembler assembler = {0};
+    struct client_stream *stream = NULL;
+    struct arena piece = {0};
+    enum err err = ERR_OK;
+    bool is_end = false;
+    request->query_id = (char *)job_id;
+    struct client_call call = {.path = "/capstan.v1.ControlPlane/FetchQueryResults",
+                               .message = request,
+                               .answer = PB_QUERY_RESULTS_CHUNK,
+                               .cancel = interrupt_cancel(bench->interrupt)};
+    client_stream_open(client, &call, &stream);
+    while (err == ERR_OK && !is_end) {
+        struct pb_query_results_chunk *chunk = NULL;
+        arena_reset(&piece);
+        err = client_stream_next(stream, &piece, &chunk, &is_end, e);
+        if (err == ERR_OK && !is_end) {
+            err = count_rows(&assembler, reader, chunk->payload.data, chunk->payload.len, e);
+        }
+    }
+    if (err == ERR_OK && ipc_reader_schema(reader) == NULL) {
+        err = error_set(e, ERR_INTERNAL, "job %s has a result without columns", job_id);
+    }
+    if (err == ERR_OK) {
+        *out_rows = ipc_reader_tally(reader)->rows;
+    }
+    client_stream_close(stream);
+    ipc_assembler_deinit(&assembler);
+    ipc_reader_free(reader);
+    arena_deinit(&piece);
+    arena_deinit(&arena);
+    return err;
+}
+
+enum err query_run(const struct bench *bench, struct client *client, const struct query_request *request,
+                   struct query_run *out, struct error *e)
+{
+    struct query_run run = {0};
+    int64_t began_us = clock_mono_us();
+    random_uuid7(run.job_id);
+    enum err err = submit(bench, client, request, run.job_id, e);
+    if (err == ERR_OK) {
+        err = bench_await(bench, client, run.job_id, e);
+    }
+    if (err == ERR_OK) {
+        err = fetch(bench, client, run.job_id, &run.rows, e);
+    }
+    run.us = clock_mono_us() - began_us;
+    if (err == ERR_OK) {
+        *out = run;
+    }
+    return err;
+}
+
+/* ---- on DuckDB ---- */
+
+enum err query_run_duck(struct duck_connection *connection, const char *sql, struct query_run *out, struct error *e)
+{
+    struct duck_result *result = NULL;
+    struct query_run run = {0};
+    int64_t began_us = clock_mono_us();
+    enum err err = duck_query(connection, sql, &result, e);
+    while (err == ERR_OK) {
+        struct ArrowArray array = {0};
+        err = duck_result_next(result, &array, e);
+        if (err != ERR_OK || array.release == NULL) {
+            break;
+        }
+        run.rows += (uint64_t)array.length;
+        array.release(&array);
+    }
+    duck_result_close(result);
+    run.us = clock_mono_us() - began_us;
+    if (err == ERR_OK) {
+        *out = run;
+    }
+    return err;
+}
+
+/* ---- where the time went ---- */
+
+struct span {
+    uint64_t from_ms;
+    uint64_t to_ms;
+    bool is_planning;
+    uint64_t stage_id;
+    uint64_t rows;
+    uint64_t bytes;
+    const char *worker;
+};
+
+struct spans {
+    struct span *spans;
+    uint32_t n;
+    uint32_t cap;
+};
+
+static int by_start(const void *a, const void *b)
+{
+    const struct span *x = a;
+    const struct span *y = b;
+    return x->from_ms < y->from_ms ? -1 : x->from_ms > y->from_ms ? 1 : 0;
+}
+
+/* How long at least one of them was under way; without planning on request. The array gets sorted. */
+static double covered_ms(struct spans *spans, bool with_planning)
+{
+    uint64_t total_ms = 0;
+    uint64_t end_ms = 0;
+    if (spans->n > 0) {
+        qsort(spans->spans, spans->n, sizeof *spans->spans, by_start);
+    }
+    for (uint32_t i = 0; i < spans->n; i++) {
+        const struct span *span = &spans->spans[i];
+        uint64_t from_ms = span->from_ms > end_ms ? span->from_ms : end_ms;
+        if ((span->is_planning && !with_planning) || span->to_ms <= from_ms) {
+            continue;
+        }
+        total_ms += span->to_ms - from_ms;
+        end_ms = span->to_ms;
+    }
+    return (double)total_ms;
+}
+
+static bool is_planning(const struct pb_query_status *status, uint64_t stage_id)
+{
+    for (size_t i = 0; i < status->n_stages; i++) {
+        const char *name = status->stages[i]->name;
+        if (status->stages[i]->stage_id == stage_id) {
+            return strcmp(name, "plan") == 0 || strcmp(name, "refine") == 0;
+        }
+    }
+    return false;
+}
+
+static enum err read_status(const struct bench *bench, struct client *client, const char *job_id, struct arena *arena,
+                            const struct pb_query_status **out, struct error *e)
+{
+    struct pb_get_query_status_request *request = wire_new(PB_GET_QUERY_STATUS_REQUEST, arena);
+    struct pb_get_query_status_response *response = NULL;
+    request->query_id = (char *)job_id;
+    struct client_call call = {.path = "/capstan.v1.ControlPlane/GetQueryStatus",
+                               .message = request,
+                               .answer = PB_GET_QUERY_STATUS_RESPONSE,
+                               .cancel = interrupt_cancel(bench->interrupt)};
+    enum err err = client_call(client, &call, arena, &response, e);
+    if (err == ERR_OK && response->status == NULL) {
+        err = error_set(e, ERR_INTERNAL, "job %s has no status", job_id);
+    }
+    if (err == ERR_OK) {
+        *out = response->status;
+    }
+    return err;
+}
+
+static enum err read_spans(const struct bench *bench, struct client *client, const struct pb_query_status *status,
+                           struct arena *arena, struct spans *spans, struct error *e)
+{
+    const char *after = "";
+    do {
+        struct pb_list_tasks_request *request = wire_new(PB_LIST_TASKS_REQUEST, arena);
+        struct pb_list_tasks_response *response = NULL;
+        request->query_id = status->query_id;
+        request->limit = TASKS_PAGE;
+        request->after = (char *)after;
+        struct client_call call = {.path = "/capstan.v1.ControlPlane/ListTasks",
+                                   .message = request,
+                                   .answer = PB_LIST_TASKS_RESPONSE,
+                                   .cancel = interrupt_cancel(bench->interrupt)};
+        enum err err = client_call(client, &call, arena, &response, e);
+        if (err != ERR_OK) {
+            return err;
+        }
+        for (size_t i = 0; i < response->n_tasks; i++) {
+            const struct pb_task_status *task = response->tasks[i];
+            if (task->ref == NULL || task->started_at_ms == 0) {
+                continue; /* skipped: it never ran */
+            }
+            spans->spans = mem_grow(spans->spans, &spans->cap, spans->n + 1, sizeof *spans->spans);
+            spans->spans[spans->n++] = (struct span){.from_ms = task->started_at_ms,
+                                                     .to_ms = task->finished_at_ms,
+                                                     .is_planning = is_planning(status, task->ref->stage_id),
+                                                     .stage_id = task->ref->stage_id,
+                                                     .rows = task->rows,
+                                                     .bytes = task->bytes,
+                                                     .worker = task->worker_id};
+        }
+        after = response->next;
+    } while (*after != '\0');
+    return ERR_OK;
+}
+
+static uint32_t count_workers(const struct spans *spans)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < spans->n; i++) {
+        bool is_new = !spans->spans[i].is_planning;
+        for (uint32_t k = 0; k < i && is_new; k++) {
+            is_new = spans->spans[k].is_planning || strcmp(spans->spans[k].worker, spans->spans[i].worker) != 0;
+        }
+        n += is_new ? 1 : 0;
+    }
+    return n;
+}
+
+/* Whether other stages read what the stage wrote. */
+static bool is_read(const struct pb_query_status *status, uint64_t stage_id)
+{
+    for (size_t i = 0; i < status->n_stages; i++) {
+        for (size_t p = 0; p < status->stages[i]->n_parents; p++) {
+            if (status->stages[i]->parents[p] == stage_id) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void add_up(const struct pb_query_status *status, struct spans *spans, struct query_times *out)
+{
+    double busy_ms = covered_ms(spans, true);
+    out->run_ms = covered_ms(spans, false);
+    out->plan_ms = busy_ms - out->run_ms;
+    out->job_ms = (double)status->finished_at_ms - (double)status->submitted_at_ms;
+    out->dispatch_ms = out->job_ms > busy_ms ? out->job_ms - busy_ms : 0;
+    for (uint32_t i = 0; i < spans->n; i++) {
+        const struct span *span = &spans->spans[i];
+        if (span->is_planning) {
+            continue;
+        }
+        out->tasks++;
+        out->task_ms += span->to_ms > span->from_ms ? (double)(span->to_ms - span->from_ms) : 0;
+        if (is_read(status, span->stage_id)) {
+            out->moved_bytes += span->bytes;
+            out->moved_rows += span->rows;
+        }
+    }
+    for (size_t i = 0; i < status->n_stages; i++) {
+        out->stages += is_planning(status, status->stages[i]->stage_id) ? 0 : 1;
+    }
+    out->workers = count_workers(spans);
+    if (out->stages == 0) { /* the planning task has run it */
+        out->stages = 1;
+        out->tasks = 1;
+        out->workers = 1;
+    }
+}
+
+enum err query_times(const struct bench *bench, struct client *client, const char *job_id, struct query_times *out,
+                     struct error *e)
+{
+    const struct pb_query_status *status = NULL;
+    struct arena arena = {0};
+    struct spans spans = {0};
+    enum err err = read_status(bench, client, job_id, &arena, &status, e);
+    if (err == ERR_OK) {
+        err = read_spans(bench, client, status, &arena, &spans, e);
+    }
+    if (err == ERR_OK) {
+        *out = (struct query_times){0};
+        add_up(status, &spans, out);
+    }
+    mem_free(spans.spans);
+    arena_deinit(&arena);
+    return err;
+}

@@ -1,0 +1,59 @@
+/*
+ * bench_query.h - one query, on the cluster and on a DuckDB of this process, and how long it took.
+ *
+ * On the cluster the time is that from the submit to the last row being here, read as Arrow; on DuckDB from the SQL to the
+ * last row, read the same way.
+ *
+ * Ownership: nothing is kept. Threads: one at a time per client and connection.
+ */
+#ifndef CAPSTAN_MAIN_BENCH_QUERY_H
+#define CAPSTAN_MAIN_BENCH_QUERY_H
+
+#include "base/random.h"
+#include "main/bench.h"
+
+struct duck_connection;
+
+/* Either SQL or a physical plan; the rest may be NULL. */
+struct query_request {
+    const char *sql;
+    const struct buf *plan;
+    const char *options_json;
+};
+
+struct query_run {
+    int64_t us;
+    uint64_t rows;
+    char job_id[UUID_TEXT_BYTES]; /* of the cluster's */
+};
+
+MUST_USE enum err query_run(const struct bench *bench, struct client *client, const struct query_request *request,
+                            struct query_run *out, struct error *e);
+
+MUST_USE enum err query_run_duck(struct duck_connection *connection, const char *sql, struct query_run *out,
+                                 struct error *e);
+
+/* ---- where the time went ---- */
+
+/*
+ * What a job that has ended says of itself, in milliseconds of the coordinator's clock. Every moment between submit and end
+ * is counted once: it is `run` while a task of a stage runs, else `plan` while a planning task does, else `dispatch`. Small
+ * queries are run by their planning task.
+ */
+struct query_times {
+    double plan_ms;
+    double run_ms;
+    double dispatch_ms;
+    double job_ms;        /* the sum */
+    double task_ms;       /* of all tasks of stages, one after the other */
+    uint32_t stages;      /* at least 1; planning is none */
+    uint32_t tasks;       /* of these */
+    uint32_t workers;     /* that ran one */
+    uint64_t moved_bytes; /* that stages wrote for other stages */
+    uint64_t moved_rows;
+};
+
+MUST_USE enum err query_times(const struct bench *bench, struct client *client, const char *job_id,
+                              struct query_times *out, struct error *e);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * sql_text.h - the little that is looked at in the text of SQL without a parser: where quotes and comments end.
+ *
+ * Threads: any.
+ */
+#ifndef CAPSTAN_QUERY_SQL_TEXT_H
+#define CAPSTAN_QUERY_SQL_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The length of a quoted text, name or comment at `p`; 0 if there is none. An open end goes to the end of the SQL. */
+size_t sql_quoted_bytes(const char *p, bool is_after_word);
+
+/* Whether the byte can be part of a name. */
+bool sql_is_word(char c);
+
+/*
+ * The length of what is up to the next comma or bracket that closes, or to the end, with quotes and brackets skipped. At
+ * `p` must not be the inside of a quote.
+ */
+size_t sql_item_bytes(const char *p);
+
+#endif

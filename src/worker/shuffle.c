@@ -1,0 +1,137 @@
+/*
+ * What a worker keeps for others, and when it goes: map outputs when their job has ended, results when they are old.
+ *
+ * Removing files can take long, and waits for whoever is writing them. So it is done by a thread of its own; the heartbeat
+ * thread, which learns that jobs have ended, only leaves their names. A heartbeat names every job that is still held, so
+ * the last answer says all that there is to drop, and takes the place of an older one.
+ */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "worker/worker_internal.h"
+
+#define SWEEP_MS_MIN 1000
+#define SWEEP_MS_MAX 60000 /* how long an old result may lie around */
+
+static void free_names(char **names, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        mem_free(names[i]);
+    }
+    mem_free((void *)names);
+}
+
+uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char ***out_job_ids)
+{
+    uint32_t n = 0;
+    if (worker->store == NULL) {
+        return 0;
+    }
+    char **names = exchange_store_jobs(worker->store, LIMIT_HELD_JOBS, &n);
+    char **copies = arena_alloc(arena, n * sizeof *copies);
+    for (uint32_t i = 0; i < n; i++) {
+        copies[i] = arena_strdup(arena, names[i]);
+    }
+    free_names(names, n);
+    *out_job_ids = copies;
+    return n;
+}
+
+void worker__shuffle_jobs_ended(struct worker *worker, char *const *job_ids, size_t n)
+{
+    if (worker->store == NULL || n == 0) {
+        return;
+    }
+    char **names = mem_alloc(n * sizeof *names);
+    for (size_t i = 0; i < n; i++) {
+        names[i] = mem_strdup(job_ids[i]);
+    }
+    pthread_mutex_lock(&worker->mutex);
+    char **older = worker->ended_jobs;
+    uint32_t n_older = worker->n_ended_jobs;
+    worker->ended_jobs = names;
+    worker->n_ended_jobs = (uint32_t)n;
+    pthread_cond_signal(&worker->shuffle_cond);
+    pthread_mutex_unlock(&worker->mutex);
+    free_names(older, n_older);
+}
+
+/* Opens the lock while it works. */
+static void drop_jobs_locked(struct worker *worker)
+{
+    char **names = worker->ended_jobs;
+    uint32_t n = worker->n_ended_jobs;
+    worker->ended_jobs = NULL;
+    worker->n_ended_jobs = 0;
+    pthread_mutex_unlock(&worker->mutex);
+    for (uint32_t i = 0; i < n; i++) {
+        exchange_store_drop_job(worker->store, names[i]);
+        executor_set_drop_job(worker->executors, names[i]);
+    }
+    log_debug("shuffle", "map outputs of %u jobs that have ended are removed", n);
+    free_names(names, n);
+    pthread_mutex_lock(&worker->mutex);
+}
+
+/* Opens the lock while it works. */
+static void drop_results_locked(struct worker *worker)
+{
+    int64_t ttl_ms = worker->settings.result_ttl_ms;
+    pthread_mutex_unlock(&worker->mutex);
+    uint32_t n = exchange_store_drop_results(worker->store, clock_wall_ms() - ttl_ms);
+    if (n > 0) {
+        log_info("shuffle", "%u results removed: they are older than %lld ms", n, (long long)ttl_ms);
+    }
+    pthread_mutex_lock(&worker->mutex);
+}
+
+static int64_t sweep_interval_ms(const struct worker *worker)
+{
+    int64_t ttl_ms = worker->settings.result_ttl_ms;
+    return ttl_ms < SWEEP_MS_MIN ? SWEEP_MS_MIN : ttl_ms < SWEEP_MS_MAX ? ttl_ms : SWEEP_MS_MAX;
+}
+
+static void *shuffle_main(void *context)
+{
+    struct worker *worker = context;
+    int64_t swept_ms = 0;
+    pthread_mutex_lock(&worker->mutex);
+    while (!worker->is_shuffle_closed) {
+        /* How old results may get is known when a coordinator has told it. */
+        int64_t sweep_ms = !worker->was_registered ? NEVER
+                           : swept_ms == 0         ? clock_mono_ms()
+                                                   : swept_ms + sweep_interval_ms(worker);
+        if (worker->n_ended_jobs > 0) {
+            drop_jobs_locked(worker);
+        } else if (sweep_ms <= clock_mono_ms()) {
+            drop_results_locked(worker);
+            swept_ms = clock_mono_ms();
+        } else {
+            worker__wait_until(&worker->shuffle_cond, &worker->mutex, sweep_ms == NEVER ? NEVER : sweep_ms * 1000);
+        }
+    }
+    pthread_mutex_unlock(&worker->mutex);
+    return NULL;
+}
+
+void worker__shuffle_start(struct worker *worker)
+{
+    if (worker->store != NULL) {
+        int failed = pthread_create(&worker->shuffle_thread, NULL, shuffle_main, worker);
+        ASSERT(failed == 0);
+    }
+}
+
+void worker__shuffle_close(struct worker *worker)
+{
+    if (worker->store == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&worker->mutex);
+    worker->is_shuffle_closed = true;
+    pthread_cond_signal(&worker->shuffle_cond);
+    pthread_mutex_unlock(&worker->mutex);
+    pthread_join(worker->shuffle_thread, NULL);
+    free_names(worker->ended_jobs, worker->n_ended_jobs);
+}

@@ -1,0 +1,265 @@
+// SQL from the command line and in trees: formats, parameters, explain, named tables, COPY and CREATE TABLE.
+import fs from 'node:fs';
+import path from 'node:path';
+import { assert, command, quick, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import { Sql } from './sql-cluster.js';
+import { dataOf, queriesOf, quote, reference } from './sql-reference.js';
+import { assertSameTable, tableFromArrow } from './sql-table.js';
+
+const tpch = () => dataOf('tpch', { scale: 0.02, row_group: 4096 });
+
+// What succeeds: its stdout.
+async function ok(cluster, args, options) {
+  const { code, stdout, stderr } = await cluster.cli(args, options);
+  assert.equal(code, 0, `capstan ${args.join(' ')}: ${stderr}`);
+  return stdout;
+}
+
+async function fails(cluster, args, code, pattern, options) {
+  const ended = await cluster.cli(args, options);
+  assert.equal(ended.code, code, `capstan ${args.join(' ')}: ${ended.stdout}${ended.stderr}`);
+  assert.match(ended.stderr, /^capstan: /m);
+  assert.match(ended.stderr, pattern);
+  return ended;
+}
+
+const mixed = `SELECT * FROM (VALUES (1, 'a,"b"', true, 1.50::DECIMAL(5, 2), DATE '2020-02-29', 9223372036854775807),
+                                     (2, NULL, false, -0.05, NULL, -1)) t(n, s, b, d, day, big) ORDER BY n`;
+
+scenario('capstan sql prints each format', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const table = await ok(cluster, ['sql', mixed]);
+  for (const text of ['n', 'day', 'a,"b"', '1.50', '-0.05', '2020-02-29', '9223372036854775807']) {
+    assert.ok(table.includes(text), `${text} is in\n${table}`);
+  }
+  assert.equal(
+    await ok(cluster, ['sql', mixed, '-o', 'csv']),
+    'n,s,b,d,day,big\n1,"a,""b""",true,1.50,2020-02-29,9223372036854775807\n2,,false,-0.05,,-1\n',
+  );
+  assert.deepEqual(JSON.parse(await ok(cluster, ['sql', mixed, '-o', 'json'])), {
+    columns: [
+      { name: 'n', type: 'INTEGER' },
+      { name: 's', type: 'VARCHAR' },
+      { name: 'b', type: 'BOOLEAN' },
+      { name: 'd', type: 'DECIMAL(5,2)' },
+      { name: 'day', type: 'DATE' },
+      { name: 'big', type: 'BIGINT' },
+    ],
+    rows: [
+      [1, 'a,"b"', true, '1.50', '2020-02-29', '9223372036854775807'],
+      [2, null, false, '-0.05', null, -1],
+    ],
+  });
+  const lines = (await ok(cluster, ['sql', mixed, '-o', 'jsonl']))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(lines[1], { n: 2, s: null, b: false, d: '-0.05', day: null, big: -1 });
+  const expected = await reference();
+  const file = path.join(world.folder(), 'rows.parquet');
+  await ok(cluster, ['sql', mixed, '-o', 'parquet', '--out', file]);
+  assertSameTable(await expected.query(`FROM ${quote(file)}`), await expected.query(mixed), { ordered: true });
+  const arrow = path.join(world.folder(), 'rows.arrow');
+  await ok(cluster, ['sql', mixed, '-o', 'arrow', '--out', arrow]);
+  assertSameTable(tableFromArrow(fs.readFileSync(arrow)), await expected.query(mixed), { ordered: true });
+});
+
+scenario('capstan sql takes SQL from an argument, a file or stdin, and parameters', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const csv = ['-o', 'csv'];
+  const file = world.file('q.sql', '-- a comment\nSELECT 2 AS n;\n');
+  assert.equal(await ok(cluster, ['sql', '-f', file, ...csv]), 'n\n2\n');
+  assert.equal(await ok(cluster, ['sql', ...csv], { stdin: 'SELECT 3 AS n' }), 'n\n3\n');
+  assert.equal(
+    await ok(cluster, ['sql', 'SELECT $a::INTEGER + 1 AS n, $b AS s', '--param', 'a=41', '--param', "b=it's", ...csv]),
+    "n,s\n42,it's\n",
+  );
+  await fails(cluster, ['sql', 'SELECT $a AS n'], 1, /parameter/i);
+  await fails(cluster, ['sql', 'SELEKT 1'], 1, /SELEKT/);
+  await fails(cluster, ['sql', 'SELECT 1', '-o', 'papyrus'], 2, /papyrus/);
+  await fails(cluster, ['sql', '-f', `${file}.nope`], 2, /nope/);
+  const id = (await ok(cluster, ['sql', 'SELECT 5 AS n', '--detach'])).trim();
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.equal(await ok(cluster, ['results', id, ...csv]), 'n\n5\n');
+});
+
+scenario('explain shows the stages, analyze what they did', async (world) => {
+  const cluster = await world.cluster({ workers: 2, settings: { single_task_bytes: 0 } });
+  const sql = new Sql(cluster);
+  await sql.tables(await tpch());
+  const [q1, q3] = [queriesOf('tpch')[0], queriesOf('tpch')[2]];
+  const shown = await ok(cluster, ['sql', q3.sql, '--explain']);
+  assert.match(shown, /stage \d+: .*result/);
+  assert.match(shown, /hash by|broadcast/);
+  assert.match(shown, /scan lineitem/);
+  const { stages } = JSON.parse(await ok(cluster, ['sql', q1.sql, '--explain', '-o', 'json']));
+  assert.ok(stages.length >= 2);
+  assert.deepEqual((await cluster.client.call('ListTables')).tables.length, 8);
+  const analyzed = await cluster.cli(['sql', q1.sql, '--analyze']);
+  assert.equal(analyzed.code, 0, analyzed.stderr);
+  assert.match(analyzed.stdout + analyzed.stderr, /rows/);
+  assert.match(analyzed.stdout + analyzed.stderr, /ms/);
+  // A query that is one task says why.
+  assert.match(await ok(cluster, ['sql', 'SELECT 42 AS n', '--explain']), /1 task/);
+});
+
+scenarioWithEachStore('named tables: add, list, use, replace, remove', async (world, store) => {
+  const expected = await reference();
+  const folder = world.folder('data');
+  await expected.run(`COPY (SELECT i AS a FROM range(10) r(i)) TO ${quote(`${folder}/one.parquet`)}`);
+  await expected.run(`COPY (SELECT i AS a FROM range(10, 30) r(i)) TO ${quote(`${folder}/two.parquet`)}`);
+  await expected.run(`COPY (SELECT i AS a, 'x' AS b FROM range(7) r(i)) TO ${quote(`${folder}/rows.csv`)} (HEADER)`);
+  fs.writeFileSync(path.join(folder, 'rows.json'), '{"a":1}\n{"a":2}\n');
+  const cluster = await world.cluster({ store, workers: 1, settings: { leader_ttl_ms: 1000 } });
+  const count = async (table) =>
+    ok(cluster, ['sql', `SELECT count(*) AS n, sum(a)::BIGINT AS s FROM ${table}`, '-o', 'csv']);
+  await ok(cluster, ['table', 'add', 'numbers', `${folder}/*.parquet`]);
+  await ok(cluster, ['table', 'add', 'lines', `${folder}/rows.csv`, '--format', 'csv']);
+  await ok(cluster, ['table', 'add', 'objects', `${folder}/rows.json`, '--format', 'json']);
+  assert.equal(await count('numbers'), 'n,s\n30,435\n');
+  assert.equal(await count('lines'), 'n,s\n7,21\n');
+  assert.equal(await count('objects'), 'n,s\n2,3\n');
+  const { tables } = await cluster.json('table', 'list');
+  assert.deepEqual(tables.map(({ name }) => name).sort(), ['lines', 'numbers', 'objects']);
+  // They outlive the coordinator.
+  await cluster.coordinator.kill();
+  await cluster.startCoordinator();
+  assert.equal(await count('numbers'), 'n,s\n30,435\n');
+  await ok(cluster, ['table', 'add', 'numbers', `${folder}/one.parquet`]);
+  assert.equal(await count('numbers'), 'n,s\n10,45\n');
+  await ok(cluster, ['table', 'rm', 'numbers']);
+  await fails(cluster, ['sql', 'SELECT * FROM numbers'], 1, /numbers/);
+  await fails(cluster, ['table', 'rm', 'numbers'], 2, /numbers/);
+});
+
+// ---- trees ----
+
+const query = (name, sql, more = {}) => ({ name, executor: 'sql', inputs: { sql }, ...more });
+
+scenarioWithEachStore('SQL in a tree: rows go on to the next tasks', async (world, store) => {
+  const cluster = await world.cluster({ store, workers: 1 });
+  const { state, message, tasks } = await cluster.run([
+    command('extract', 'echo \'{"rows": 3}\''),
+    query('count', "SELECT 41 + 1 AS n, DATE '2020-01-01' AS day, 1.5::DECIMAL(3,1) AS d, NULL AS nothing", {
+      depends_on: ['extract'],
+    }),
+    {
+      ...command('say', 'echo "[$0]"', { depends_on: ['count'] }),
+      inputs: { argv: ['sh', '-c', 'echo "[$0]"', '${results.count.rows[0].n}'] },
+    },
+    query('chained', 'SELECT ${results.count.rows[0].n} * 2 AS n', { depends_on: ['count'] }),
+    query('many', 'SELECT i FROM range(100000) r(i)'),
+  ]);
+  assert.equal(state, 'succeeded', message);
+  assert.equal(tasks.count.result.row_count, 1);
+  assert.equal(tasks.count.result.rows[0].n, 42);
+  assert.equal(tasks.count.result.rows[0].day, '2020-01-01');
+  assert.equal(tasks.count.result.rows[0].nothing, null);
+  assert.equal(tasks.say.result.json[0], 42);
+  assert.equal(tasks.chained.result.rows[0].n, 84);
+  // All rows are counted, not all are kept in the tree; the child job has them.
+  assert.equal(tasks.many.result.row_count, 100000);
+  assert.ok(tasks.many.result.rows.length < 100000);
+  const sql = new Sql(cluster);
+  assert.equal((await sql.table(tasks.many.result.job_id)).rows.length, 100000);
+});
+
+scenario('SQL in a tree takes no slot: a tree of it runs on one', async (world) => {
+  const cluster = await world.cluster();
+  await cluster.startWorker({ id: 'w1', slots: 1 });
+  const { state, message } = await cluster.run(
+    Array.from({ length: 20 }, (_, i) =>
+      query(`q${i}`, `SELECT ${i} AS n`, i > 0 ? { depends_on: [`q${Math.floor(i / 2)}`] } : {}),
+    ),
+  );
+  assert.equal(state, 'succeeded', message);
+});
+
+scenario('failure and cancel travel between a tree and its query, both ways', async (world) => {
+  const cluster = await world.cluster({ workers: 1, settings: quick });
+  // The query fails: its task fails, with its words, and what depends on it is skipped.
+  const failed = await cluster.run([query('bad', 'SELECT * FROM nowhere'), sleep('after', 1, { depends_on: ['bad'] })]);
+  assert.equal(failed.state, 'failed');
+  assert.match(failed.tasks.bad.message, /nowhere/);
+  assert.equal(failed.tasks.after.state, 'skipped');
+  const endless = 'SELECT sum(hash(a.i + b.i * 7)) AS s FROM range(100000000) a(i), range(100000) b(i)';
+  const childOf = async () =>
+    until('the query runs', async () => {
+      const { jobs } = await cluster.client.call('ListJobs', { state: 'running', limit: 10 });
+      return jobs.find(({ kind }) => kind === 'query');
+    });
+  // The tree is canceled: so is its query.
+  const tree = await cluster.submit([query('long', endless)]);
+  const child = await childOf();
+  await cluster.client.cancel(tree);
+  assert.equal((await cluster.end(child.query_id)).state, 'canceled');
+  // The query is canceled: its task fails.
+  const other = await cluster.submit([query('long', endless)]);
+  await cluster.client.cancel((await childOf()).query_id, 'by hand');
+  assert.equal((await cluster.end(other)).state, 'failed');
+  assert.match((await cluster.tasks(other)).long.message, /cancel/);
+  // Its time is over: so is the query's.
+  const timed = await cluster.submit([query('long', endless, { timeout_ms: 500, retry: { max_attempts: 1 } })]);
+  const timedChild = await childOf();
+  assert.equal((await cluster.end(timed)).state, 'failed');
+  assert.match((await cluster.tasks(timed)).long.message, /timed out after 500 ms/);
+  assert.equal((await cluster.end(timedChild.query_id)).state, 'canceled');
+  await until('all slots are free', async () => (await cluster.nodes()).w1.running_tasks === 0);
+});
+
+scenario('a coordinator that is killed finds the query of a tree again', async (world) => {
+  const cluster = await world.cluster({ settings: quick });
+  const id = await cluster.submit([query('q', 'SELECT 6 * 7 AS n')]);
+  await until('the query waits for a worker', async () => {
+    const { jobs } = await cluster.client.call('ListJobs', { limit: 10 });
+    return jobs.some(({ kind }) => kind === 'query');
+  });
+  await cluster.coordinator.kill();
+  await cluster.startCoordinator();
+  await cluster.startWorker({ id: 'w1' });
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.equal((await cluster.tasks(id)).q.result.rows[0].n, 42);
+  const { jobs } = await cluster.client.call('ListJobs', { limit: 10 });
+  assert.equal(jobs.length, 2, 'one tree, one query');
+});
+
+// ---- writing ----
+
+scenario('COPY TO writes all or nothing', async (world) => {
+  const expected = await reference();
+  const cluster = await world.cluster({ workers: 2, settings: { ...quick, single_task_bytes: 0 } });
+  const sql = new Sql(cluster);
+  await sql.tables(await tpch());
+  const folder = world.folder('out');
+  const text = 'SELECT o_orderkey, o_totalprice, o_orderdate FROM orders WHERE o_orderkey % 3 = 0';
+  await ok(cluster, ['sql', `COPY (${text}) TO ${quote(`${folder}/good`)} (FORMAT parquet)`]);
+  assertSameTable(
+    await expected.query(`FROM read_parquet(${quote(`${folder}/good/*.parquet`)})`),
+    await expected.query(text),
+  );
+  // The target must not exist; what is there stays.
+  await fails(cluster, ['sql', `COPY (${text}) TO ${quote(`${folder}/good`)} (FORMAT parquet)`], 1, /exist/);
+  assertSameTable(
+    await expected.query(`FROM read_parquet(${quote(`${folder}/good/*.parquet`)})`),
+    await expected.query(text),
+  );
+  // One bad row: nothing at all.
+  const bad = "SELECT CASE WHEN o_orderkey = 999 THEN error('a bad row') ELSE o_orderkey END AS k FROM orders";
+  await fails(cluster, ['sql', `COPY (${bad}) TO ${quote(`${folder}/bad`)} (FORMAT parquet)`], 1, /a bad row/);
+  await until('nothing is left beside the good one', () => fs.readdirSync(folder).join() === 'good');
+});
+
+scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {
+  const expected = await reference();
+  const cluster = await world.cluster({ workers: 2, settings: { ...quick, single_task_bytes: 0 } });
+  const sql = new Sql(cluster);
+  await sql.tables(await tpch());
+  const text = 'SELECT o_orderpriority AS p, count(*) AS n FROM orders GROUP BY ALL';
+  await ok(cluster, ['sql', `CREATE TABLE priorities AS ${text}`]);
+  assertSameTable(await sql.query('FROM priorities'), await expected.query(text));
+  await fails(cluster, ['sql', `CREATE TABLE priorities AS ${text}`], 1, /exist/);
+  await fails(cluster, ['sql', "CREATE TABLE broken AS SELECT error('a bad row') AS e FROM orders"], 1, /a bad row/);
+  const { tables } = await cluster.json('table', 'list');
+  assert.ok(tables.some(({ name }) => name === 'priorities'));
+  assert.ok(!tables.some(({ name }) => name === 'broken'));
+});

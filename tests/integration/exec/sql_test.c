@@ -1,0 +1,369 @@
+#include "test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "fixture.h"
+#include "sql_cluster.h"
+
+/* Two tables in several files with small row groups, so that even these few rows are many splits. */
+static void open_with_data(struct cluster *cluster, const struct cluster_options *options)
+{
+    cluster_open(cluster, options);
+    for (int i = 0; i < 3; i++) {
+        char sql[600];
+        snprintf(sql, sizeof(sql),
+                 "COPY (SELECT i AS id, i %% 97 AS k, i * 0.25 AS v, 'name ' || (i %% 13) AS name, "
+                 "CASE WHEN i %% 5 = 0 THEN NULL ELSE CAST(i %% 11 AS DECIMAL(9, 2)) END AS d "
+                 "FROM range(%d, %d) r(i)) TO '@/facts%d.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)",
+                 i * 10000, (i + 1) * 10000, i);
+        cluster_sql(cluster, sql);
+    }
+    cluster_sql(cluster, "COPY (SELECT i AS k, 'group ' || (i % 7) AS label FROM range(90) r(i)) "
+                         "TO '@/groups.parquet' (FORMAT parquet)");
+    cluster_sql(cluster,
+                "COPY (SELECT i AS id, i % 3 AS k FROM range(5000) r(i)) TO '@/more.csv' (FORMAT csv, HEADER)");
+}
+
+#define FORCED "\"options\":{\"slots\":4,\"partitions\":3,\"forced\":true,\"broadcast_bytes\":0}"
+#define FORCED_BROADCAST                                                                                               \
+    "\"options\":{\"slots\":4,\"partitions\":3,\"forced\":true,\"broadcast_bytes\":18446744073709551615}"
+
+static const struct {
+    const char *sql;
+    enum table_order order;
+} queries[] = {
+    {"SELECT k, count(*) AS n, sum(v) AS s, avg(d) AS a, max(name) AS m FROM '@/facts*.parquet' GROUP BY k",
+     ORDER_IS_FREE},
+    {"SELECT count(*), sum(id), count(DISTINCT name) FROM '@/facts*.parquet' WHERE v > 100", ORDER_IS_FREE},
+    {"SELECT g.label, sum(f.v) AS s FROM '@/facts*.parquet' f JOIN '@/groups.parquet' g USING (k) GROUP BY ALL "
+     "ORDER BY s DESC, label",
+     ORDER_MATTERS},
+    {"SELECT f.id, g.label FROM '@/facts*.parquet' f LEFT JOIN '@/groups.parquet' g ON f.k = g.k WHERE f.id % 100 < 3",
+     ORDER_IS_FREE},
+    {"SELECT id, name, d FROM '@/facts*.parquet' ORDER BY name, d DESC NULLS LAST, id", ORDER_MATTERS},
+    {"SELECT id, v FROM '@/facts*.parquet' ORDER BY v DESC LIMIT 17 OFFSET 3", ORDER_MATTERS},
+    {"SELECT name, id, row_number() OVER (PARTITION BY name ORDER BY id) AS r FROM '@/facts*.parquet' QUALIFY r < 4",
+     ORDER_IS_FREE},
+    {"WITH a AS (SELECT k, sum(v) AS s FROM '@/facts*.parquet' GROUP BY k) "
+     "SELECT x.k, x.s, y.s AS t FROM a x JOIN a y ON x.k + 1 = y.k",
+     ORDER_IS_FREE},
+    {"SELECT k, sum(v) AS s FROM '@/facts*.parquet' WHERE name = 'name 123' GROUP BY k", ORDER_IS_FREE},
+    {"SELECT DISTINCT d, struct_pack(a := k, b := [name]) AS nested FROM '@/facts*.parquet' WHERE k < 3",
+     ORDER_IS_FREE},
+};
+
+static void compare_all(const struct cluster_options *options, const char *members)
+{
+    struct cluster cluster;
+    open_with_data(&cluster, options);
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+        uint32_t n = cluster_compare(&cluster, queries[i].sql, members, queries[i].order, NULL);
+        if (n <= 2) {
+            print_error("in one piece: %s\n", queries[i].sql);
+        }
+        CHECK(n > 2); /* the planning and more than one stage: it was cut */
+    }
+    for (uint32_t i = 0; i < CLUSTER_WORKERS; i++) {
+        CHECK(exchange_server_bytes(cluster.workers[i].server) > 0); /* rows went over the network both ways */
+    }
+    cluster_close(&cluster);
+}
+
+TEST(queries_that_run_in_stages_have_the_rows_of_one_duckdb)
+{
+    compare_all(&(struct cluster_options){.shuffle_bytes = 100000000}, FORCED);
+}
+
+TEST(queries_whose_small_sides_are_sent_to_all_have_the_rows_of_one_duckdb)
+{
+    compare_all(&(struct cluster_options){.shuffle_bytes = 100000000}, FORCED_BROADCAST);
+}
+
+TEST(queries_whose_outputs_all_go_to_files_have_the_rows_of_one_duckdb)
+{
+    compare_all(&(struct cluster_options){.shuffle_bytes = 0}, FORCED);
+}
+
+TEST(a_query_over_little_data_is_run_by_its_planning_task)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+    cluster_begin(&cluster, &job);
+    const struct exec_outcome *out = cluster_plan(&cluster, &job, "{\"sql\":\"SELECT 42 AS answer, 'x' AS t\"}");
+    CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    CHECK_INT(out->output.kind, EXEC_OUTPUT_RESULT);
+    CHECK_UINT(out->output.rows, 1);
+    CHECK_UINT(out->rows, 1);
+    CHECK(out->output.ipc.n > 0);
+    CHECK_UINT(out->bytes, out->output.ipc.n);
+    CHECK_UINT(job.read->n_stages, 1);
+    CHECK_UINT(job.read->first_job_stage, 1);
+    CHECK(job.read->engine != NULL);
+    cluster_result(&cluster, &job, &rows);
+    CHECK_STR(rows.names[0], "answer");
+    CHECK_STR(rows.rows[0][0], "42");
+    CHECK_UINT(folder_files(cluster.workers[0].folder.results), 0);
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+TEST(parameters_and_named_tables_reach_the_query)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    struct buf inputs = {0};
+    open_with_data(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    static const char *const cases[] = {
+        "\"params\":[7,\"group 3\"],\"tables\":[{\"name\":\"facts\",\"source\":\"@/facts*.parquet\",\"format\":\"\"},"
+        "{\"name\":\"groups\",\"source\":\"@/groups.parquet\",\"format\":\"parquet\"}]",
+        "\"params\":[7,\"group 3\"],\"tables\":[{\"name\":\"facts\",\"source\":\"@/facts*.parquet\"},"
+        "{\"name\":\"groups\",\"source\":\"@/groups.parquet\"}]," FORCED,
+    };
+    for (size_t i = 0; i < 2; i++) {
+        cluster_begin(&cluster, &job);
+        buf_reset(&inputs);
+        cluster_inputs(&cluster, "SELECT count(*) AS n FROM facts JOIN groups USING (k) WHERE k >= $1 AND label = $2",
+                       cases[i], &inputs);
+        const struct exec_outcome *out = cluster_plan(&cluster, &job, inputs.data);
+        CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+        CHECK_INT(out->output.kind, i == 0 ? EXEC_OUTPUT_RESULT : EXEC_OUTPUT_NONE);
+        while (out->output.kind == EXEC_OUTPUT_NONE && cluster_step(&cluster, &job)) {
+        }
+        cluster_result(&cluster, &job, &rows);
+        CHECK_UINT(rows.n_rows, i + 1);
+        CHECK_STR(rows.rows[i][0], "3711"); /* k is 10, 17, … 87: three times 310 rows and nine times 309 */
+        cluster_end(&job);
+    }
+    buf_deinit(&inputs);
+    table_deinit(&rows);
+    cluster_close(&cluster);
+}
+
+TEST(csv_files_are_read_in_stages_and_at_once)
+{
+    struct cluster cluster;
+    open_with_data(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    const char *sql =
+        "SELECT c.k, count(*) AS n, sum(f.v) AS s FROM '@/more.csv' c JOIN '@/facts*.parquet' f USING (id) "
+        "GROUP BY c.k ORDER BY 1";
+    CHECK(cluster_compare(&cluster, sql, FORCED, ORDER_MATTERS, NULL) > 2);
+    CHECK_UINT(cluster_compare(&cluster, sql, "", ORDER_MATTERS, NULL), 1);
+    cluster_close(&cluster);
+}
+
+TEST(an_explained_query_is_planned_and_not_run)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    struct buf inputs = {0};
+    struct arena arena = {0};
+    struct physical_plan *plan = NULL;
+    struct error e = {0};
+    open_with_data(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    cluster_begin(&cluster, &job);
+    cluster_inputs(&cluster, "SELECT k, 'it''s' AS t, sum(v) FROM '@/facts*.parquet' GROUP BY k",
+                   "\"explain\":true," FORCED, &inputs);
+    const struct exec_outcome *out = cluster_plan(&cluster, &job, inputs.data);
+    CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    CHECK_UINT(out->plan.n, 0);
+    cluster_result(&cluster, &job, &rows);
+    CHECK_UINT(rows.n_rows, 1);
+    CHECK_STR(rows.names[0], "explain");
+    CHECK_STR(rows.names[1], "plan");
+    CHECK_STR(rows.types[0], "VARCHAR");
+    CHECK_STR(rows.types[1], "VARCHAR");
+    CHECK(strstr(rows.rows[0][0], "3 partitions") != NULL);
+    CHECK_ERR(physical_read(rows.rows[0][1], strlen(rows.rows[0][1]), &arena, &plan, NULL, &e), ERR_OK);
+    CHECK_UINT(plan->n_stages, 2);
+    CHECK(strstr(plan->stages[0].sql, "sum") != NULL);
+    arena_deinit(&arena);
+    buf_deinit(&inputs);
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+/* How many stages the plan has at first and in the end; the rows are compared as well. */
+static void run_with_choice(struct cluster *cluster, const char *sql, uint32_t *out_before, uint32_t *out_after)
+{
+    struct cluster_job job;
+    struct buf inputs = {0};
+    uint32_t n_refined = 0;
+    const char *members = "\"options\":{\"slots\":4,\"partitions\":3,\"forced\":true,\"broadcast_bytes\":100000}";
+    cluster_compare(cluster, sql, members, ORDER_IS_FREE, &n_refined);
+    CHECK_UINT(n_refined, 1);
+    cluster_begin(cluster, &job);
+    cluster_inputs(cluster, sql, members, &inputs);
+    const struct exec_outcome *out = cluster_plan(cluster, &job, inputs.data);
+    CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    *out_before = job.read->n_stages;
+    CHECK(cluster_step(cluster, &job));
+    *out_after = job.read->n_stages;
+    CHECK_UINT(job.read->first_job_stage, job.n_stages);
+    buf_deinit(&inputs);
+    cluster_end(&job);
+}
+
+TEST(a_join_whose_small_side_turns_out_small_is_planned_anew)
+{
+    struct cluster cluster;
+    uint32_t before = 0;
+    uint32_t after = 0;
+    open_with_data(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    run_with_choice(&cluster,
+                    "SELECT f.id, g.name FROM '@/facts*.parquet' f JOIN (SELECT id + 1 AS id, name FROM "
+                    "'@/facts*.parquet' WHERE name LIKE '%e 12' AND k < 4) g ON f.id = g.id",
+                    &before, &after);
+    CHECK(after < before); /* the large side is read where it is joined */
+    run_with_choice(&cluster,
+                    "SELECT f.id, g.name FROM '@/facts*.parquet' f JOIN (SELECT id + 1 AS id, name FROM "
+                    "'@/facts*.parquet' WHERE name LIKE '%n%' AND k >= 0) g ON f.id = g.id",
+                    &before, &after);
+    CHECK_UINT(after, before); /* both sides are spread by their keys */
+    cluster_close(&cluster);
+}
+
+/* One stage with an operator, whose rows are spread by a column that it has changed. */
+static const char operator_plan[] =
+    "{\"stages\":["
+    "{\"id\":4,\"sql\":\"SELECT i AS k, 'x' || i AS t FROM range(10000) r(i)\","
+    " \"custom\":{\"op\":\"add_five\",\"config\":{\"column\":\"k\"}},"
+    " \"output\":{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":3}},"
+    "{\"id\":7,\"inputs\":{\"m\":4},\"sql\":\"SELECT min(k) AS low, max(k) AS high, count(*) AS n, "
+    "count(DISTINCT (hash(k) >> 32) % 3) AS places FROM m\",\"output\":{\"exchange\":\"gather\"}},"
+    "{\"id\":9,\"inputs\":{\"p\":7},\"sql\":\"SELECT min(low) AS low, max(high) AS high, sum(n) AS n, "
+    "max(places) AS places FROM p\",\"custom\":{\"op\":\"add_five\",\"config\":{\"column\":\"low\"}},"
+    "\"output\":{\"exchange\":\"result\"}}]}";
+
+TEST(operators_run_after_the_sql_and_before_the_exchange)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    char plugin[600];
+    plugin_path("add_five", plugin, sizeof(plugin));
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000, .plugin = plugin});
+    cluster_begin(&cluster, &job);
+    cluster_use_plan(&job, operator_plan);
+    CHECK(cluster_step(&cluster, &job));
+    CHECK_UINT(job.stages[0].outputs[0].outcome.rows, 10000);
+    CHECK_UINT(job.stages[0].outputs[0].outcome.output.n_partitions, 3);
+    cluster_result(&cluster, &job, &rows);
+    CHECK_STR(rows.rows[0][0], "10"); /* 0 + 5 + 5 */
+    CHECK_STR(rows.rows[0][1], "10004");
+    CHECK_STR(rows.rows[0][2], "10000");
+    CHECK_STR(rows.rows[0][3], "1"); /* each partition has the rows of one hash only */
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+/* A result of about so many bytes in one column. Returns how large it is, and whether it came inside the outcome. */
+static uint64_t run_large(struct cluster *cluster, uint64_t n, bool *out_is_inline)
+{
+    struct cluster_job job;
+    struct table rows = {0};
+    char inputs[200];
+    char digits[32];
+    snprintf(inputs, sizeof(inputs),
+             "{\"sql\":\"SELECT t, length(t) AS n FROM (SELECT repeat('x', %" PRIu64 ") AS t)\"}", n);
+    cluster_begin(cluster, &job);
+    const struct exec_outcome *out = cluster_plan(cluster, &job, inputs);
+    CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    uint64_t bytes = out->output.bytes;
+    *out_is_inline = out->output.ipc.n > 0;
+    cluster_result(cluster, &job, &rows);
+    snprintf(digits, sizeof(digits), "%" PRIu64, n);
+    CHECK_STR(rows.rows[0][1], digits);
+    table_deinit(&rows);
+    cluster_end(&job);
+    return bytes;
+}
+
+TEST(a_result_travels_with_the_report_up_to_the_limit)
+{
+    struct cluster cluster;
+    bool is_inline = false;
+    uint32_t n_inline = 0;
+    uint32_t n_files = 0;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    uint64_t around = run_large(&cluster, 1000000, &is_inline) - 1000000;
+    CHECK(is_inline);
+    uint64_t middle = LIMIT_INLINE_RESULT_BYTES - around;
+    for (uint64_t n = middle - 128; n <= middle + 128; n += 16) {
+        uint64_t bytes = run_large(&cluster, n, &is_inline);
+        CHECK_INT(is_inline, bytes <= LIMIT_INLINE_RESULT_BYTES);
+        n_inline += is_inline ? 1 : 0;
+        n_files += is_inline ? 0 : 1;
+        CHECK_UINT(folder_files(cluster.workers[0].folder.results), n_files);
+    }
+    CHECK(n_inline > 0);
+    CHECK(n_files > 0);
+    CHECK_UINT(exchange_store_memory_bytes(cluster.workers[0].folder.store), 0);
+    cluster_close(&cluster);
+}
+
+TEST(the_tasks_of_a_result_share_the_limit)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    cluster_begin(&cluster, &job);
+    cluster_use_plan(&job,
+                     "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(100) r(i)\",\"output\":"
+                     "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":4}},"
+                     "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"SELECT repeat('x', 200000 + {{task}} * 40000) AS t, "
+                     "{{task}} AS task FROM (SELECT count(*) FROM m)\",\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK(cluster_step(&cluster, &job));
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct exec_output *output = &job.stages[1].outputs[i].outcome.output;
+        CHECK_INT(output->ipc.n > 0, i < 2); /* a quarter of a mebibyte for each: 200 and 240 kB fit */
+    }
+    CHECK_UINT(folder_files(cluster.workers[0].folder.results), 1);
+    CHECK_UINT(folder_files(cluster.workers[1].folder.results), 1);
+    cluster_result(&cluster, &job, &rows);
+    CHECK_UINT(rows.n_rows, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK_INT(strtol(rows.rows[i][1], NULL, 10), i); /* in the order of the tasks */
+    }
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+TEST(a_task_reads_the_partitions_of_its_group_only)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    cluster_begin(&cluster, &job);
+    cluster_use_plan(&job, "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(1000) r(i)\",\"output\":"
+                           "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":3}},"
+                           "{\"id\":1,\"inputs\":{\"m\":0},\"groups\":[[0,1],[2,2]],\"sql\":\"SELECT count(*) AS n, "
+                           "min((hash(k) >> 32) % 3) AS low, max((hash(k) >> 32) % 3) AS high FROM m\","
+                           "\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK(cluster_step(&cluster, &job));
+    cluster_result(&cluster, &job, &rows);
+    CHECK_UINT(rows.n_rows, 2);
+    CHECK_INT(strtol(rows.rows[0][0], NULL, 10) + strtol(rows.rows[1][0], NULL, 10), 1000);
+    CHECK_STR(rows.rows[0][1], "0");
+    CHECK_STR(rows.rows[0][2], "1");
+    CHECK_STR(rows.rows[1][1], "2");
+    CHECK_STR(rows.rows[1][2], "2");
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}

@@ -1,0 +1,208 @@
+/* What a worker keeps for others: serving it, and when it goes. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "exchange/fetch.h"
+#include "exchange/folder.h"
+#include "exchange/schema.h"
+#include "exchange/serve.h"
+#include "integration/worker/hands.h"
+
+#define ROWS 1000
+#define PARTITIONS 3
+
+struct scene {
+    struct stage stage;
+    struct folder folder;
+};
+
+static struct scene scene_set(uint64_t memory_bytes)
+{
+    struct scene scene = {.stage = stage_set(0)};
+    folder_open(&scene.folder, memory_bytes);
+    return scene;
+}
+
+static void scene_start(struct scene *scene)
+{
+    stage_start(&scene->stage, (struct worker_options){.listen = "127.0.0.1:0", .store = scene->folder.store});
+    CHECK(script_wait(scene->stage.script, has_beats, 1));
+}
+
+static void scene_clear(struct scene *scene)
+{
+    stage_clear(&scene->stage);
+    folder_close(&scene->folder);
+}
+
+/* Rows of one partition, as another worker gets them. */
+static enum err fetch_rows(const struct scene *scene, const struct exchange_key *key, uint32_t partition,
+                           const struct ipc_tally *tally, int64_t *out_rows)
+{
+    struct exchange_channels *channels = exchange_channels_open(&(struct rpc_channel_options){0});
+    struct exchange_source source = {
+        .key = *key, .partition = partition, .address = worker_address(scene->stage.worker), .tally = *tally};
+    struct exchange_fetch_options options = {.channels = channels};
+    struct exchange_fetch *fetch = NULL;
+    struct ArrowArray array = {0};
+    CHECK_ERR(exchange_fetch_open(&source, 1, &options, &fetch, NULL), ERR_OK);
+    enum err err = ERR_OK;
+    bool has_more = true;
+    *out_rows = 0;
+    while (has_more && (err = exchange_fetch_next(fetch, &array, NULL)) == ERR_OK) {
+        has_more = array.release != NULL;
+        *out_rows += has_more ? array.length : 0;
+        if (has_more) {
+            array.release(&array);
+        }
+    }
+    exchange_fetch_close(fetch);
+    CHECK(err != ERR_OK || exchange_channels_bytes(channels) == tally->bytes);
+    exchange_channels_close(channels);
+    return err;
+}
+
+static bool has_sent_bytes(struct worker *worker)
+{
+    struct worker_stats stats;
+    worker_stats(worker, &stats);
+    return stats.shuffle_sent_bytes > 0;
+}
+
+static void check_served(uint64_t memory_bytes)
+{
+    struct scene scene = scene_set(memory_bytes);
+    struct exchange_key key = folder_key("job", 1, 1);
+    struct exchange_key other = folder_key("job", 1, 2);
+    struct ipc_tally tallies[PARTITIONS];
+    int64_t rows = 0, all = 0;
+    scene_start(&scene);
+    folder_write(&scene.folder, &key, 0, ROWS, PARTITIONS, tallies);
+    for (uint32_t i = 0; i < PARTITIONS; i++) {
+        CHECK_ERR(fetch_rows(&scene, &key, i, &tallies[i], &rows), ERR_OK);
+        CHECK_INT(rows, tallies[i].rows);
+        all += rows;
+    }
+    CHECK_INT(all, ROWS);
+    CHECK_ERR(fetch_rows(&scene, &other, 0, &tallies[0], &rows), ERR_NOT_FOUND);
+    CHECK(has_sent_bytes(scene.stage.worker));
+    scene_clear(&scene);
+}
+
+TEST(a_finished_output_is_served_at_the_workers_address)
+{
+    check_served(100000000);
+}
+
+TEST(an_output_that_has_gone_to_a_file_is_served_too)
+{
+    check_served(0);
+}
+
+TEST(a_worker_without_a_store_says_that_nothing_is_registered)
+{
+    struct scene scene = scene_set(0);
+    struct exchange_key key = folder_key("job", 1, 1);
+    struct ipc_tally tally = {.bytes = 1};
+    int64_t rows = 0;
+    stage_start(&scene.stage, (struct worker_options){.listen = "127.0.0.1:0"});
+    CHECK_ERR(fetch_rows(&scene, &key, 0, &tally, &rows), ERR_NOT_FOUND);
+    scene_clear(&scene);
+}
+
+/* Looks every few milliseconds, since files have no way to tell. */
+static bool wait_for_files(const char *folder, uint32_t n)
+{
+    int64_t until_ms = clock_mono_ms() + SCRIPT_PATIENCE_MS;
+    while (folder_files(folder) != n && clock_mono_ms() < until_ms) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return folder_files(folder) == n;
+}
+
+TEST(heartbeats_name_the_jobs_that_are_held_and_what_has_ended_is_dropped)
+{
+    struct scene scene = scene_set(0);
+    struct script *s = scene.stage.script;
+    struct exchange_key mine = folder_key("mine", 1, 1), ended = folder_key("ended", 1, 1);
+    struct ipc_tally tallies[PARTITIONS];
+    int64_t rows = 0;
+    folder_write(&scene.folder, &mine, 0, ROWS, PARTITIONS, tallies);
+    folder_write(&scene.folder, &ended, 0, ROWS, PARTITIONS, tallies);
+    CHECK_UINT(folder_files(scene.folder.shuffle), 2);
+    scene_start(&scene);
+    CHECK(script_wait_beat(s, holds_jobs, 2));
+    SCRIPT_SET(s, ended_job, "ended");
+    CHECK(wait_for_files(scene.folder.shuffle, 1));
+    CHECK(script_wait_beat(s, holds_jobs, 1));
+    CHECK_ERR(fetch_rows(&scene, &ended, 0, &tallies[0], &rows), ERR_NOT_FOUND);
+    CHECK_ERR(fetch_rows(&scene, &mine, 0, &tallies[0], &rows), ERR_OK);
+    scene_clear(&scene);
+}
+
+/* A result that is large enough to have a file. */
+static void write_result(struct folder *folder, uint32_t task)
+{
+    struct exchange_key key = folder_key("job", task, 1);
+    struct exchange_output *output = NULL;
+    struct block *block = block_new(LIMIT_INLINE_RESULT_BYTES + 1);
+    struct ipc_tally tally = {.bytes = block->n};
+    memset(block->bytes, 'x', block->n);
+    CHECK_ERR(exchange_output_open(folder->store, &key, EXCHANGE_KIND_RESULT, 1, &output, NULL), ERR_OK);
+    CHECK_ERR(exchange_output_append(output, 0, block, false, NULL), ERR_OK);
+    CHECK_ERR(exchange_output_finish(output, &tally, NULL), ERR_OK);
+    exchange_output_close(output, false);
+}
+
+TEST(results_are_removed_when_they_are_as_old_as_the_coordinator_says)
+{
+    struct scene scene = scene_set(100000000);
+    write_result(&scene.folder, 1);
+    CHECK_UINT(folder_files(scene.folder.results), 1);
+    scene.stage.script->result_ttl_ms = 200;
+    scene_start(&scene);
+    CHECK(wait_for_files(scene.folder.results, 0));
+    write_result(&scene.folder, 2);
+    CHECK(wait_for_files(scene.folder.results, 0));
+    scene_clear(&scene);
+}
+
+TEST(results_that_are_younger_stay_also_when_the_worker_has_left)
+{
+    struct scene scene = scene_set(100000000);
+    struct exchange_key map = folder_key("job", 7, 1);
+    struct ipc_tally tallies[PARTITIONS];
+    int64_t rows = 0;
+    folder_write(&scene.folder, &map, 0, ROWS, PARTITIONS, tallies);
+    write_result(&scene.folder, 1);
+    SCRIPT_SET(scene.stage.script, outputs_needed, 1);
+    scene_start(&scene);
+    worker_drain(scene.stage.worker);
+    CHECK(script_wait_beat(scene.stage.script, has_leaving_beat, 0));
+    CHECK_ERR(fetch_rows(&scene, &map, 0, &tallies[0], &rows), ERR_OK); /* somebody needs it, so it is served */
+    SCRIPT_SET(scene.stage.script, outputs_needed, 0);
+    CHECK_INT(worker_wait(scene.stage.worker), 0);
+    worker_close(scene.stage.worker);
+    scene.stage.worker = NULL;
+    exchange_store_close(scene.folder.store);
+    CHECK_UINT(folder_files(scene.folder.shuffle), 0);
+    CHECK_UINT(folder_files(scene.folder.results), 1);
+    folder_reopen(&scene.folder, 100000000);
+    scene_clear(&scene);
+}
+
+TEST(the_coordinator_can_set_how_much_of_outputs_stays_in_memory)
+{
+    struct scene scene = scene_set(100000000);
+    struct exchange_key key = folder_key("job", 1, 1);
+    struct ipc_tally tallies[PARTITIONS];
+    scene.stage.script->shuffle_memory_bytes = 1;
+    scene_start(&scene);
+    folder_write(&scene.folder, &key, 0, ROWS, PARTITIONS, tallies);
+    CHECK_UINT(folder_files(scene.folder.shuffle), 1);
+    CHECK(exchange_store_memory_bytes(scene.folder.store) <= 1);
+    scene_clear(&scene);
+}

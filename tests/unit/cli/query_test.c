@@ -1,0 +1,167 @@
+/*
+ * query_test.c - parameters and settings of `capstan sql`, and how a running query looks.
+ */
+#include "../test.h"
+
+#include <string.h>
+
+#include "cli/analyze.h"
+#include "cli/query.h"
+
+#define TEXTS_MAX 8
+
+static uint32_t count(const char *const *texts)
+{
+    uint32_t n = 0;
+    while (texts[n] != NULL) {
+        n++;
+    }
+    return n;
+}
+
+static void check_params(const char *const *texts, const char *expected)
+{
+    struct buf out = {0};
+    struct error e = {0};
+    buf_append(&out, NULL, 0);
+    CHECK_ERR(query_params(texts, count(texts), &out, &e), ERR_OK);
+    CHECK_STR(out.data, expected);
+    buf_deinit(&out);
+}
+
+#define PARAMS(expected, ...) check_params((const char *const[]){__VA_ARGS__, NULL}, (expected))
+
+TEST(parameters_are_json_where_they_can_be_and_texts_else)
+{
+    PARAMS("", NULL);
+    PARAMS("[1,\"x\",\"1\",true,null,[1, 2],\"\"]", "1", "x", "\"1\"", "true", "null", "[1, 2]", "");
+    PARAMS("[18446744073709551616]", "18446744073709551616"); /* with all its digits */
+    PARAMS("[\"2026-11-15\",\"say \\\"x\\\"\"]", "2026-11-15", "say \"x\"");
+    PARAMS("{\"a\":1,\"_b2\":\"x=y\",\"c\":\"\"}", "a=1", "_b2=x=y", "c=");
+    /* What stands before the equals sign is no name. */
+    PARAMS("[\"1=2\",\"a b=c\",\"=x\"]", "1=2", "a b=c", "=x");
+}
+
+static void check_settings(const char *text, const char *expected)
+{
+    struct buf out = {0};
+    struct error e = {0};
+    enum err err = query_settings(&text, 1, &out, &e);
+    if (err == ERR_OK) {
+        CHECK_STR(out.data, expected);
+    } else {
+        CHECK(strstr(e.message, expected) != NULL);
+    }
+    buf_deinit(&out);
+}
+
+TEST(settings_are_checked_by_their_kind)
+{
+    check_settings("partitions=8", "{\"partitions\":8}");
+    check_settings("forced=on", "{\"forced\":true}");
+    check_settings("single_task_bytes=0", "{\"single_task_bytes\":0}");
+    check_settings("broadcast_bytes=2MiB", "{\"broadcast_bytes\":2097152}");
+    check_settings("partitions=-1", "--set partitions:");
+    check_settings("partition_bytes=much", "--set partition_bytes:");
+    check_settings("lease_ms=5", "--set lease_ms: a query has no such setting");
+}
+
+TEST(a_running_query_is_drawn_in_as_many_lines_as_there_are)
+{
+    struct pb_stage_status done = CAPSTAN__V1__STAGE_STATUS__INIT;
+    struct pb_stage_status running = CAPSTAN__V1__STAGE_STATUS__INIT;
+    struct pb_stage_status *stages[] = {&done, &running};
+    struct pb_query_status status = CAPSTAN__V1__QUERY_STATUS__INIT;
+    struct buf out = {0};
+    done.name = (char *)"plan";
+    done.tasks = done.succeeded = 1;
+    running.name = (char *)"s0\033[2J";
+    running.tasks = 8;
+    running.succeeded = 3;
+    running.running = 2;
+    running.queued = 3;
+    running.rows = 12345;
+    status.state = CAPSTAN__V1__QUERY_STATE__QUERY_STATE_RUNNING;
+    status.stages = stages;
+    status.n_stages = 2;
+    CHECK_UINT(query_draw(&status, 1200, 10, &out), 3);
+    CHECK_STR(out.data, "running: 1 of 2 stages done, 1.2 s\n"
+                        "  s0\\x1b[2J 3 of 8 tasks, 2 running, 12,345 rows\n"
+                        "  plan     1 of 1 task\n");
+    buf_reset(&out);
+    CHECK_UINT(query_draw(&status, 1200, 2, &out), 2);
+    CHECK(strstr(out.data, "plan") == NULL);
+    buf_deinit(&out);
+}
+
+static struct pb_task_status task(uint64_t start, uint64_t end)
+{
+    struct pb_task_status status = CAPSTAN__V1__TASK_STATUS__INIT;
+    status.started_at_ms = start;
+    status.finished_at_ms = end;
+    return status;
+}
+
+TEST(skew_is_the_slowest_task_by_the_median_one)
+{
+    struct stage_times times = {0};
+    struct pb_task_status tasks[] = {task(100, 200), task(0, 0),   task(50, 100),
+                                     task(100, 400), task(300, 0), task(100, 200)};
+    CHECK(stage_times_skew(&times) == 0);
+    stage_times_add(&times, &tasks[0]);
+    CHECK(stage_times_skew(&times) == 0);
+    for (size_t i = 1; i < ARRAY_LEN(tasks); i++) {
+        stage_times_add(&times, &tasks[i]);
+    }
+    CHECK_UINT(times.n, 4); /* those that have ended */
+    CHECK_UINT(times.first_ms, 50);
+    CHECK_UINT(times.last_ms, 400);
+    CHECK(stage_times_skew(&times) == 3); /* 50, 100, 100, 300 */
+    stage_times_deinit(&times);
+}
+
+static enum err analyze(const char *plan, struct buf *out, struct error *e)
+{
+    struct pb_stage_status stage = CAPSTAN__V1__STAGE_STATUS__INIT;
+    struct pb_stage_status *stages[] = {&stage};
+    struct pb_query_status status = CAPSTAN__V1__QUERY_STATUS__INIT;
+    struct stage_times times = {.first_ms = 10, .last_ms = 25};
+    stage.name = (char *)"plan";
+    stage.tasks = 1;
+    stage.rows = 1;
+    status.query_id = (char *)"j";
+    status.stages = stages;
+    status.n_stages = 1;
+    struct analysis analysis = {.status = &status, .times = &times, .plan_json = plan};
+    analysis.n_plan = plan == NULL ? 0 : strlen(plan);
+    return analyze_write(out, &analysis, false, e);
+}
+
+TEST(a_plan_of_one_task_was_run_by_the_planning_task)
+{
+    struct buf out = {0};
+    struct error e = {0};
+    CHECK_ERR(analyze("{\"stages\":[{\"id\":0,\"what\":\"all\",\"output\":{\"exchange\":\"result\"}}],"
+                      "\"single\":\"the input is small\"}",
+                      &out, &e),
+              ERR_OK);
+    CHECK_STR(out.data,
+              "job j took 0 ms\none task: the input is small\nstage 0: 1 task, 1 row, 0 B, 15 ms; result\n    all\n");
+    buf_deinit(&out);
+}
+
+TEST(a_plan_that_is_none_is_an_error_and_one_that_bites_its_tail_is_not_followed)
+{
+    struct buf out = {0};
+    struct error e = {0};
+    CHECK_ERR(analyze(NULL, &out, &e), ERR_INTERNAL);
+    CHECK_ERR(analyze("{\"stages\":", &out, &e), ERR_INTERNAL);
+    CHECK_ERR(analyze("[1]", &out, &e), ERR_OK);
+    buf_reset(&out);
+    CHECK_ERR(analyze("{\"stages\":[{\"id\":0,\"inputs\":{\"a\":1},\"output\":{\"exchange\":\"hash\"}},"
+                      "{\"id\":1,\"inputs\":{\"a\":0,\"b\":7,\"c\":\"x\"},\"output\":{\"exchange\":\"result\"}}]}",
+                      &out, &e),
+              ERR_OK);
+    CHECK(strstr(out.data, "stage 1: see above") != NULL);
+    buf_deinit(&out);
+}
