@@ -10,11 +10,14 @@
  * The task waits until the core is told, so every errand ends with a command, unless there is nobody to tell: the loop
  * says that this process does not lead (the next leader begins anew), or the core that the task does not wait any more.
  * What only failed for the moment is tried again after a pause.
+ *
+ * A child whose time is limited is watched by the one who submitted it, and canceled when its time is over.
  */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -42,6 +45,9 @@ struct child {
     const char *name;
     uint8_t priority;
     struct result_pieces *pieces;
+    uint32_t timeout_ms;   /* 0: none */
+    int64_t until_mono_ms; /* when it ends */
+    bool has_ended;
     uint32_t n_tries;      /* to read the rows */
     struct office *office; /* for the next step, */
     clerk_fn *next;        /* which is this */
@@ -115,7 +121,7 @@ static void look_later_then(struct child *child, read_fn *look, struct office *o
 /* ---- telling the core ---- */
 
 /* The core has taken it, or the task does not wait any more, or this process does not lead. */
-static void answer_failed(struct request *request, const struct reply *reply, enum err err)
+static void answer_last(struct request *request, const struct reply *reply, enum err err)
 {
     UNUSED(reply);
     UNUSED(err);
@@ -124,7 +130,7 @@ static void answer_failed(struct request *request, const struct reply *reply, en
 
 static void fail_task(struct child *child, const char *message)
 {
-    struct request *request = request_new(answer_failed, child);
+    struct request *request = request_new(answer_last, child);
     request->command = (struct command){
         .kind = CMD_CHILD_FAILED,
         .u.child_failed = {.ref = child->ref, .message = arena_strdup(&request->arena, message)},
@@ -353,11 +359,60 @@ static void submit_child(struct clerk *clerk, void *context)
     }
 }
 
+/* ---- its time ---- */
+
+static void look_whether_ended(const struct core *core, struct request *request)
+{
+    struct child *child = request->context;
+    struct job_status status;
+    child->has_ended = core_job_status(core, child->job_id, &status) != ERR_OK || job_state_is_terminal(status.state);
+}
+
+static void answer_watch(struct request *request, const struct reply *reply, enum err err)
+{
+    struct child *child = request->context;
+    if (reply != NULL || err != ERR_OK || child->has_ended) {
+        child_free(child);
+        return;
+    }
+    struct request *cancel = request_new(answer_last, child);
+    cancel->command = (struct command){
+        .kind = CMD_CANCEL,
+        .u.cancel = {.job_id = child->job_id,
+                     .reason = arena_format(&cancel->arena, "timed out after %" PRIu32 " ms", child->timeout_ms)},
+    };
+    send_request(child, cancel);
+}
+
+/* Looks at the child when it has ended, or its time has. */
+static void watch_child(struct child *child)
+{
+    struct request *request = request_new(answer_watch, child);
+    request->read = look_whether_ended;
+    request->await_job = child->job_id;
+    request->await_until_mono_ms = child->until_mono_ms;
+    send_request(child, request);
+}
+
+/* ---- what became of the submit ---- */
+
 static void submit_again(struct clerk *clerk, void *context)
 {
     struct child *child = context;
     UNUSED(clerk);
     look_later_then(child, look_nowhere, child->service->takers, submit_child);
+}
+
+static void took_child(struct child *child, const struct request *request, bool has_existed)
+{
+    if (!has_existed) {
+        service__remember_inputs(child->service, request);
+    }
+    if (child->timeout_ms > 0) {
+        watch_child(child);
+    } else {
+        child_free(child);
+    }
 }
 
 /* If the job was there and has ended, that was under the leader before. */
@@ -371,11 +426,10 @@ static void answer_submit(struct request *request, const struct reply *reply, en
         office_send(service->takers, submit_again, child); /* the store could not say whether the job is known */
     } else if (reply != NULL && reply->kind == REPLY_ERROR && reply->code != ERR_STALE) {
         fail_task(child, reply->message);
-    } else if (reply == NULL || reply->kind == REPLY_ERROR || !job_state_is_terminal(reply->u.job.state)) {
-        if (reply != NULL && reply->kind == REPLY_SUBMIT && !reply->u.job.existed) {
-            service__remember_inputs(service, request);
-        }
-        child_free(child); /* the core says when it has ended; or nobody waits for it */
+    } else if (reply == NULL || reply->kind == REPLY_ERROR) {
+        child_free(child); /* the next leader begins anew; or nobody waits for it any more */
+    } else if (!job_state_is_terminal(reply->u.job.state)) {
+        took_child(child, request, reply->u.job.existed); /* the core says when it has ended */
     } else if (reply->u.job.state == JOB_SUCCEEDED) {
         office_send(service->relays, find_rows, child);
     } else {
@@ -414,6 +468,8 @@ void child_started(void *context, const struct child_start *start)
                              .n_bytes = start->inputs_bytes,
                              .parents = service__copy_parents(&child->arena, start->parents, start->n_parents),
                              .n_parents = start->n_parents};
+    child->timeout_ms = start->timeout_ms;
+    child->until_mono_ms = clock_mono_ms() + start->timeout_left_ms;
     identify(child);
     office_send(service->takers, prepare_child, child);
 }

@@ -266,6 +266,26 @@ static void carry_inbox_done(struct flight *flight, uint64_t inbox_id)
     flight->inbox_done[flight->n_inbox_done++] = inbox_id;
 }
 
+static void carry_data_set(struct flight *flight, const struct data_set *from)
+{
+    flight->data_sets =
+        mem_grow(flight->data_sets, &flight->cap_data_sets, flight->n_data_sets + 1, sizeof *flight->data_sets);
+    struct data_set *to = &flight->data_sets[flight->n_data_sets++];
+    to->name = arena_strdup(&flight->fx.arena, from->name);
+    to->source = arena_strdup(&flight->fx.arena, from->source);
+    to->format = arena_strdup(&flight->fx.arena, from->format);
+}
+
+/* Data sets that accepted reports bring. */
+static void carry_made(struct flight *flight, const struct request *request, const struct reply *reply)
+{
+    for (uint32_t i = 0; request->made != NULL && i < request->command.u.report.n_reports; i++) {
+        if (request->made[i].name != NULL && is_taken(reply, i)) {
+            carry_data_set(flight, &request->made[i]);
+        }
+    }
+}
+
 static void carry_payloads(struct flight *flight, const struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < request->n_payloads; i++) {
@@ -294,12 +314,7 @@ static void take_discard(struct flight *flight, struct request *request)
 /* A write that the core knows nothing of: it is answered like a read, when the flight is durable. */
 static void take_data_set(struct flight *flight, struct request *request)
 {
-    flight->data_sets =
-        mem_grow(flight->data_sets, &flight->cap_data_sets, flight->n_data_sets + 1, sizeof *flight->data_sets);
-    struct data_set *to = &flight->data_sets[flight->n_data_sets++];
-    to->name = arena_strdup(&flight->fx.arena, request->data_set.name);
-    to->source = arena_strdup(&flight->fx.arena, request->data_set.source);
-    to->format = arena_strdup(&flight->fx.arena, request->data_set.format);
+    carry_data_set(flight, &request->data_set);
     flight->n_carried++;
     list_push_back(&flight->reads, &request->in_list);
 }
@@ -339,6 +354,7 @@ static void take_command(struct loop *l, struct request *request)
         const struct reply *reply = end == NULL ? l->gathering->fx.replies : *end;
         ASSERT(reply != NULL && reply->to == request->command.reply_to); /* only polls are answered later */
         carry_payloads(l->gathering, request, reply);
+        carry_made(l->gathering, request, reply);
     }
 }
 

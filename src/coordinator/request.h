@@ -56,8 +56,9 @@ struct request {
     struct data_set data_set;       /* to be stored or, without a source, removed */
     const struct payload *payloads; /* to be stored in the same transaction; those without bytes are not */
     uint32_t n_payloads; /* of CMD_REPORT: as many as reports, or twice; stored only for reports that are accepted */
-    uint64_t inbox_id;   /* not 0: the command came from this entry of the inbox */
-    bool is_discard;     /* no command: the entry of the inbox goes, and nothing else happens */
+    const struct data_set *made; /* of CMD_REPORT: data sets that tasks have made, one place for each report; or NULL */
+    uint64_t inbox_id;           /* not 0: the command came from this entry of the inbox */
+    bool is_discard;             /* no command: the entry of the inbox goes, and nothing else happens */
     bool is_kept;
     answer_fn *answer;
     void *context;

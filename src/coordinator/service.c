@@ -224,6 +224,7 @@ enum err service_start(const struct service_options *options, struct service **o
     struct service *service = mem_calloc(1, sizeof *service);
     service->settings = options->settings;
     service->store_url = mem_strdup(options->store_url);
+    service->warehouse = mem_strdup(options->warehouse);
     service->cache = cache_new((size_t)options->settings.payload_cache_bytes);
     service->composers = office_new(options->store_url, 1);
     service->takers = office_new(options->store_url, TAKERS);
@@ -285,6 +286,7 @@ void service_stop(struct service *service)
     cache_free(service->cache);
     mem_free(service->store_url);
     mem_free(service->address);
+    mem_free(service->warehouse);
     mem_free(service);
 }
 

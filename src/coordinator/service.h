@@ -25,6 +25,7 @@ struct service_options {
     const char *node_id;
     const char *listen;    /* HOST:PORT; port 0: any free one */
     const char *advertise; /* where others find it; NULL: where it listens */
+    const char *warehouse; /* where CREATE TABLE ... AS makes its tables; NULL: nowhere */
     struct settings settings;
     bool must_lead; /* role `leader` */
 };

@@ -26,6 +26,7 @@ struct service {
     struct settings settings;
     char *store_url;
     char *address;
+    char *warehouse; /* NULL: none */
     struct rpc_server *server;
     _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
     atomic_bool is_stopping;

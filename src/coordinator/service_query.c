@@ -217,7 +217,7 @@ static enum err write_params(struct buf *out, const char *params, struct error *
     return ERR_OK;
 }
 
-static enum err write_inputs(struct buf *out, const struct statement *statement, const struct settings *settings,
+static enum err write_inputs(struct buf *out, const struct statement *statement, const struct service *service,
                              const struct fleet *fleet, const struct data_set *sets, uint32_t n_sets, struct error *e)
 {
     buf_text(out, "{\"sql\":");
@@ -226,7 +226,11 @@ static enum err write_inputs(struct buf *out, const struct statement *statement,
     if (err == ERR_OK) {
         write_tables(out, statement->sql, sets, n_sets);
         buf_text(out, statement->is_explain ? ",\"explain\":true" : "");
-        err = write_options(out, settings, fleet, statement->options_json, e);
+        if (service->warehouse != NULL) {
+            buf_text(out, ",\"warehouse\":");
+            json_write_text(out, service->warehouse);
+        }
+        err = write_options(out, &service->settings, fleet, statement->options_json, e);
     }
     buf_char(out, '}');
     return err;
@@ -279,7 +283,7 @@ enum err service__plan_first(struct service *service, struct clerk *clerk, struc
         err = clerk_note(clerk, store_data_sets(store, &request->arena, &sets, &n_sets, e));
     }
     if (err == ERR_OK) {
-        err = write_inputs(&text, statement, &service->settings, fleet, sets, n_sets, e);
+        err = write_inputs(&text, statement, service, fleet, sets, n_sets, e);
     }
     if (err == ERR_OK) {
         inputs.n_bytes = (uint32_t)text.n;

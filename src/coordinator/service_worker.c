@@ -180,6 +180,20 @@ static void keep_payloads(struct request *request, const struct pb_report_task_s
     request->n_payloads = has_rows ? 2 * n : n;
 }
 
+static void keep_tables(struct request *request, const struct pb_report_task_status_request *message)
+{
+    const struct cmd_report *report = &request->command.u.report;
+    struct data_set *made = NULL;
+    for (uint32_t i = 0; i < report->n_reports; i++) {
+        const struct pb_table *table = message->reports[i]->table;
+        if (table != NULL && report->reports[i].state == TASK_SUCCEEDED) {
+            made = made != NULL ? made : arena_zalloc(&request->arena, report->n_reports * sizeof *made);
+            made[i] = (struct data_set){.name = table->name, .source = table->source, .format = table->format};
+        }
+    }
+    request->made = made;
+}
+
 static void take_reports(struct exchange *exchange)
 {
     const struct pb_report_task_status_request *message = exchange->message;
@@ -197,6 +211,7 @@ static void take_reports(struct exchange *exchange)
         add_stages(message->reports[i], &reports[i], &request->arena);
     }
     keep_payloads(request, message, results);
+    keep_tables(request, message);
     exchange_send(exchange, answer_report);
 }
 

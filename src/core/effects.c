@@ -373,6 +373,9 @@ void core__emit_child(struct core *core, const struct task *task)
     start->inputs = task->inputs;
     start->inputs_bytes = task->inputs_bytes;
     start->parents = core__list_parents(core, task->stage, &start->n_parents);
+    int64_t past_ms = core->now_ms - task->stage->child_started_at_ms;
+    start->timeout_ms = task->stage->timeout_ms;
+    start->timeout_left_ms = past_ms < start->timeout_ms ? start->timeout_ms - (uint32_t)past_ms : 0;
     *fx->children_end = start;
     fx->children_end = &start->next;
 }

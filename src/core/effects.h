@@ -138,8 +138,9 @@ struct reply {
 
 /*
  * A task that wants to run as a job: submit that job with this attempt as its parent, or send CMD_CHILD_FAILED. A new
- * leader says so again of a task that has no job which still runs. If the submit finds that the job has ended, which
- * happened under the leader before, there is no child_end any more.
+ * leader says so again of a task that has no job which still runs, or whose time is limited: whoever submits the job
+ * cancels it when that is over. If the submit finds that the job has ended, which happened under the leader before, there
+ * is no child_end any more.
  */
 struct child_start {
     struct child_start *next;
@@ -148,6 +149,8 @@ struct child_start {
     uint32_t inputs_bytes;
     const struct parent_result *parents;
     uint32_t n_parents;
+    uint32_t timeout_ms;      /* 0: none */
+    uint32_t timeout_left_ms; /* of that; 0: it is over */
 };
 
 /* The job of such a task has succeeded: send CMD_CHILD_DONE with what it brought, or CMD_CHILD_FAILED. */

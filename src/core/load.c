@@ -218,13 +218,17 @@ static void count_running(struct job *job)
     }
 }
 
-/* Tasks without a child job: it was not submitted yet, or it has ended and nobody has said what it brought. */
+/*
+ * Tasks without a child job: it was not submitted yet, or it has ended and nobody has said what it brought. And tasks with
+ * one, if somebody has to look at the clock.
+ */
 static void ask_for_children(struct core *core, const struct job *job)
 {
     for (uint32_t s = 0; s < job->n_stages; s++) {
         const struct stage *stage = job->stages[s];
-        if (stage->child && stage->tasks[0].state == TASK_RUNNING && stage->tasks[0].u.child == NULL) {
-            core__emit_child(core, &stage->tasks[0]);
+        const struct task *task = &stage->tasks[0];
+        if (stage->child && task->state == TASK_RUNNING && (task->u.child == NULL || stage->timeout_ms > 0)) {
+            core__emit_child(core, task);
         }
     }
 }

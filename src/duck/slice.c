@@ -199,6 +199,17 @@ static int64_t child_rows(struct form form)
     return 0;
 }
 
+/* How many of the rows are NULL, in an array without an offset. */
+static int64_t count_nulls(const struct ArrowArray *array)
+{
+    const uint8_t *bits = array->n_buffers > 0 ? array->buffers[0] : NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; bits != NULL && i < array->length; i++) {
+        n += (bits[i / 8] >> (i % 8) & 1) == 0 ? 1 : 0;
+    }
+    return n;
+}
+
 /* Children are released with the whole, never on their own; but a consumer may look whether `release` is set. */
 static void release_nothing(struct ArrowArray *array)
 {
@@ -221,6 +232,9 @@ static enum err slice(struct arena *arena, const struct ArrowArray *from, const 
     out->private_data = NULL;
     out->buffers = arena_copy(arena, from->buffers, (size_t)from->n_buffers * sizeof(void *));
     move_buffers(arena, out, form, range);
+    if (schema->dictionary != NULL && out->null_count != 0) {
+        out->null_count = count_nulls(out); /* of indices, DuckDB takes "unknown" for none, and NULLs for the first entry */
+    }
     int64_t rows = child_rows(form);
     if (rows == 0) {
         return ERR_OK;

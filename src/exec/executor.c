@@ -18,6 +18,8 @@ void exec_outcome_deinit(struct exec_outcome *out)
     buf_deinit(&out->output.ipc);
     mem_free(out->output.partitions);
     buf_deinit(&out->plan);
+    buf_deinit(&out->table_name);
+    buf_deinit(&out->table_files);
     mem_free(out->lost);
     *out = (struct exec_outcome){0};
 }

@@ -120,6 +120,8 @@ struct exec_outcome {
     uint64_t bytes;
     struct exec_output output;
     struct buf plan;        /* of a planning task: the physical plan to go on with, as JSON */
+    struct buf table_name;  /* a named data set that it has made, of Parquet files; empty: none */
+    struct buf table_files; /* path of these, a glob */
     struct exec_lost *lost; /* of a failure: map outputs that could not be read. From mem_alloc */
     uint32_t n_lost;
 };

@@ -288,6 +288,10 @@ static enum err start_publish(struct fragment *f, const char *select, struct err
     if (err != ERR_OK) {
         return err;
     }
+    if (f->stage->publish.table != NULL) {
+        buf_text(&f->run->out->table_name, f->stage->publish.table);
+        buf_format(&f->run->out->table_files, "%s/*.parquet", f->stage->publish.to);
+    }
     (void)snprintf(sql, sizeof(sql), "SELECT CAST(%" PRIu64 " AS BIGINT) AS rows", rows);
     return start_query(f, 0, sql, e);
 }

@@ -1,5 +1,6 @@
 /* capstan coordinator: the services in front of a store, until SIGTERM. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,12 +138,26 @@ static int serve(struct cli *cli, const struct service_options *options, const s
     return code;
 }
 
+/* Workers may run in another folder, so the path must be a whole one. */
+static const char *whole_path(const char *path, struct arena *arena)
+{
+    char here[PATH_MAX];
+    if (path == NULL || path[0] == '/' || getcwd(here, sizeof here) == NULL) {
+        return path;
+    }
+    while (path[0] == '.' && path[1] == '/') {
+        path += 2;
+    }
+    return arena_format(arena, "%s/%s", here, path);
+}
+
 int verb_coordinator(struct cli *cli)
 {
     struct service_options options = {.store_url = cli_text(cli, "store"),
                                       .node_id = cli_text(cli, "node-id"),
                                       .listen = cli_text(cli, "listen"),
                                       .advertise = cli_text(cli, "advertise"),
+                                      .warehouse = whole_path(cli_text(cli, "warehouse"), &cli->arena),
                                       .must_lead = strcmp(cli_text(cli, "role"), "leader") == 0};
     if (strncmp(options.store_url, "sqlite:", 7) == 0) {
         options.must_lead = true; /* nobody can stand by for a file that another process has */
@@ -151,6 +166,10 @@ int verb_coordinator(struct cli *cli)
     sigset_t signals;
     umask(077); /* the state holds what people put into their tasks */
     block_signals(&signals);
+    if (options.warehouse != NULL && mkdir(options.warehouse, 0777) != 0 && errno != EEXIST) {
+        error_set(&e, ERR_INVALID, "cannot make the folder %s: %s", options.warehouse, strerror(errno));
+        return cli_fail(cli, &e);
+    }
     if (read_settings(cli, &options.settings, &e) != ERR_OK ||
         prepare_store(options.store_url, cli_number(cli, "store-wait"), &signals, &cli->arena, &e) != ERR_OK) {
         return cli_fail(cli, &e);

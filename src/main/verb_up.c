@@ -223,6 +223,9 @@ static void plan_coordinator(struct up *up)
     if (up->advertise != NULL) {
         add_option(&args, "--advertise", up->advertise);
     }
+    const char *warehouse = cli_text(up->cli, "warehouse");
+    add_option(&args, "--warehouse",
+               warehouse != NULL ? warehouse : arena_format(&up->cli->arena, "%s/warehouse", up->data));
     for (uint32_t i = 0; i < n && i < ARGS_MAX / 4; i++) {
         add_option(&args, "--set", settings[i]);
     }

@@ -25,6 +25,8 @@ static const struct option up_options[] = {
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where other machines find it; needed when it listens on 0.0.0.0 or [::]"},
+    {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
+     "where CREATE TABLE ... AS makes its tables: a folder that all workers have; else one in the data folder"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of the coordinator"},
     {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
      "only addresses of this machine are allowed; there are no tokens yet that it could switch off"},
@@ -41,6 +43,8 @@ static const struct option coordinator_options[] = {
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where others find this coordinator; else where it listens. Needed with 0.0.0.0 and [::]"},
     {"node-id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
+    {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
+     "where CREATE TABLE ... AS makes its tables: a folder that all workers have"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
 };

@@ -23,6 +23,7 @@
 #include "query/plan_read.h"
 #include "query/plan_sql.h"
 #include "query/planner_internal.h"
+#include "query/sql_text.h"
 #include "query/unparse.h"
 
 #define OPTIMIZERS_OFF                                                                                                 \
@@ -542,6 +543,11 @@ static enum err plan_other(struct planning *p, const char *sql, struct error *e)
         for (const char *at = sql; *at != '\0' && !p->is_used[i]; at++) {
             p->is_used[i] = strncasecmp(at, p->tables[i].name, n) == 0;
         }
+    }
+    if (sql_has_call(sql, "custom")) {
+        error_set(e, ERR_INVALID, "custom(…) can only be used in a plain SELECT");
+        error_hint(e, "PIVOT needs a list of values (ON … IN (…)); EXPLAIN cannot have it at all");
+        return ERR_INVALID;
     }
     p->plan->unsupported = "it is not a plain SELECT";
     return write_task_sql(p, sql, e);

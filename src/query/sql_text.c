@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 size_t sql_quoted_bytes(const char *p, bool is_after_word)
 {
@@ -49,6 +50,31 @@ size_t sql_quoted_bytes(const char *p, bool is_after_word)
 bool sql_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* Whether a bracket opens at `p`, behind white space and comments. */
+static bool has_bracket(const char *p)
+{
+    while (isspace((unsigned char)*p) || ((p[0] == '-' && p[1] == '-') || (p[0] == '/' && p[1] == '*'))) {
+        p += isspace((unsigned char)*p) ? 1 : sql_quoted_bytes(p, false);
+    }
+    return *p == '(';
+}
+
+bool sql_has_call(const char *sql, const char *function)
+{
+    size_t n_function = strlen(function);
+    bool is_after_word = false;
+    for (const char *p = sql; *p != '\0';) {
+        size_t quoted = sql_quoted_bytes(p, is_after_word);
+        if (quoted == 0 && !is_after_word && strncasecmp(p, function, n_function) == 0 && !sql_is_word(p[n_function]) &&
+            has_bracket(p + n_function)) {
+            return true;
+        }
+        is_after_word = quoted == 0 && (sql_is_word(*p) || *p == '.');
+        p += quoted > 0 ? quoted : 1;
+    }
+    return false;
 }
 
 size_t sql_item_bytes(const char *p)

@@ -15,6 +15,9 @@ size_t sql_quoted_bytes(const char *p, bool is_after_word);
 /* Whether the byte can be part of a name. */
 bool sql_is_word(char c);
 
+/* Whether the SQL calls that function anywhere, in any case, outside of quotes and comments. */
+bool sql_has_call(const char *sql, const char *function);
+
 /*
  * The length of what is up to the next comma or bracket that closes, or to the end, with quotes and brackets skipped. At
  * `p` must not be the inside of a quote.

@@ -268,6 +268,7 @@ static const struct rule task_report[] = {
     MESSAGE("map_output", MAP_OUTPUT_PARTITION, UP_TO(LIMIT_PARTITIONS)),
     MESSAGE("query_results", TASK_ROWS),
     BYTES("plan_json", LIMIT_PLAN_BYTES, HINT("read fewer files at a time")),
+    MESSAGE("table", TABLE),
 };
 
 static const struct rule task_rows[] = {

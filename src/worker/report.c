@@ -153,6 +153,12 @@ static struct pb_task_report *describe(const struct attempt *attempt, struct are
         return report;
     }
     set_bytes(&report->plan_json, &outcome->plan);
+    if (outcome->table_name.n > 0) {
+        report->table = wire_new(PB_TABLE, arena);
+        report->table->name = outcome->table_name.data;
+        report->table->source = outcome->table_files.data;
+        report->table->format = (char *)(uintptr_t) "parquet";
+    }
     if (outcome->output.kind == EXEC_OUTPUT_MAP) {
         describe_map(report, &outcome->output, arena);
     } else if (outcome->output.kind == EXEC_OUTPUT_RESULT) {

@@ -143,10 +143,7 @@ scenarioWithEachStore('SQL in a tree: rows go on to the next tasks', async (worl
     query('count', "SELECT 41 + 1 AS n, DATE '2020-01-01' AS day, 1.5::DECIMAL(3,1) AS d, NULL AS nothing", {
       depends_on: ['extract'],
     }),
-    {
-      ...command('say', 'echo "[$0]"', { depends_on: ['count'] }),
-      inputs: { argv: ['sh', '-c', 'echo "[$0]"', '${results.count.rows[0].n}'] },
-    },
+    { ...command('say', '', { depends_on: ['count'] }), inputs: { argv: ['echo', '[${results.count.rows[0].n}]'] } },
     query('chained', 'SELECT ${results.count.rows[0].n} * 2 AS n', { depends_on: ['count'] }),
     query('many', 'SELECT i FROM range(100000) r(i)'),
   ]);
@@ -246,12 +243,15 @@ scenario('COPY TO writes all or nothing', async (world) => {
   // One bad row: nothing at all.
   const bad = "SELECT CASE WHEN o_orderkey = 999 THEN error('a bad row') ELSE o_orderkey END AS k FROM orders";
   await fails(cluster, ['sql', `COPY (${bad}) TO ${quote(`${folder}/bad`)} (FORMAT parquet)`], 1, /a bad row/);
-  await until('nothing is left beside the good one', () => fs.readdirSync(folder).join() === 'good');
+  await until('nothing is left beside the good one', () => fs.readdirSync(folder).join() === 'good').catch((error) => {
+    throw new Error(`${error.message}: ${fs.readdirSync(folder, { recursive: true })}`);
+  });
 });
 
 scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {
   const expected = await reference();
-  const cluster = await world.cluster({ workers: 2, settings: { ...quick, single_task_bytes: 0 } });
+  const warehouse = world.folder('warehouse');
+  const cluster = await world.cluster({ workers: 2, settings: { ...quick, single_task_bytes: 0, warehouse } });
   const sql = new Sql(cluster);
   await sql.tables(await tpch());
   const text = 'SELECT o_orderpriority AS p, count(*) AS n FROM orders GROUP BY ALL';
@@ -262,4 +262,5 @@ scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {
   const { tables } = await cluster.json('table', 'list');
   assert.ok(tables.some(({ name }) => name === 'priorities'));
   assert.ok(!tables.some(({ name }) => name === 'broken'));
+  await until('only the good one is in the warehouse', () => fs.readdirSync(warehouse).join() === 'priorities');
 });

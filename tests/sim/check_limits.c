@@ -11,12 +11,13 @@
 #include "sim/sim.h"
 
 #define STARVING_MS 6000
+#define AS_A_JOB MAX_WORKERS /* in the place of a worker; counts for the job's limit only */
 
 struct limits {
     uint32_t running_on[MAX_TASKS]; /* worker; NO_INDEX: not running on any */
     enum task_state states[MAX_TASKS];
     int64_t waiting_since_ms[MAX_TASKS]; /* 0: not assignable at the last look */
-    uint32_t per_worker[MAX_WORKERS];
+    uint32_t per_worker[MAX_WORKERS + 1];
     uint32_t per_job[MAX_JOBS];
     int64_t asking_since_ms[MAX_WORKERS]; /* 0: does not ask, is full, or just got something */
     int64_t asked_at_ms[MAX_WORKERS];
@@ -43,9 +44,12 @@ static void set_running(struct sim *sim, struct limits *limits, uint32_t tid, ui
     if (worker == NO_INDEX) {
         return;
     }
-    limits->asking_since_ms[worker] = 0;
     const struct core_config *config = &sim->world.config;
-    if (++limits->per_worker[worker] > config->max_concurrent_tasks_per_worker) {
+    limits->per_worker[worker]++;
+    if (worker != AS_A_JOB) {
+        limits->asking_since_ms[worker] = 0;
+    }
+    if (worker != AS_A_JOB && limits->per_worker[worker] > config->max_concurrent_tasks_per_worker) {
         sim_fail(sim, PROPERTY_limits, "%s is given to %s, which runs %u already (limit %lld)", task_text(sim, tid),
                  worker_name(worker), limits->per_worker[worker] - 1,
                  (long long)config->max_concurrent_tasks_per_worker);
@@ -83,7 +87,8 @@ static void row(struct sim *sim, void *state, const struct row_note *note)
         limits->waiting_since_ms[note->tid] = 0;
     }
     limits->states[note->tid] = row->state;
-    set_running(sim, limits, note->tid, note->job, row->state == TASK_RUNNING ? note->worker : NO_INDEX);
+    uint32_t worker = note->worker == NO_INDEX ? AS_A_JOB : note->worker;
+    set_running(sim, limits, note->tid, note->job, row->state == TASK_RUNNING ? worker : NO_INDEX);
 }
 
 static void leave(struct sim *sim, void *state, const struct msg *request, const struct reply *reply)

@@ -144,6 +144,23 @@ TEST(a_query_that_cannot_be_cut_still_has_its_operators)
         "WITH RECURSIVE t(i) AS (SELECT 1::BIGINT UNION ALL SELECT t.i + 1 FROM t WHERE i < 5) SELECT i, (SELECT count(*) "
         "FROM orders WHERE o_orderkey = i) AS n FROM t ORDER BY i");
     CHECK(facts.n_operator_tasks > 0);
+    /* A LIMIT that is not constant cannot be planned: the query is one task, and what the operators read one each. */
+    facts = check_both(
+        &runner,
+        "SELECT a FROM custom('add', (SELECT a FROM custom('count', (SELECT * FROM orders)) x(a))) ORDER BY a "
+        "LIMIT (SELECT max(n_nationkey) FROM nation)",
+        "SELECT CAST(count(*) + 5 AS BIGINT) AS a FROM orders");
+    CHECK(facts.is_single);
+    CHECK_STR(facts.reason, "a LIMIT that is not constant");
+    CHECK_UINT(facts.n_operator_tasks, 2);
+    CHECK_UINT(facts.n_stages, 3);
+    facts =
+        check_both(&runner,
+                   "SELECT max(a) AS a FROM custom('add', (SELECT o_orderkey AS a FROM orders ORDER BY a LIMIT (SELECT "
+                   "max(n_nationkey) FROM nation)))",
+                   "SELECT max(CAST(a + 5 AS BIGINT)) AS a FROM (SELECT o_orderkey AS a FROM orders ORDER BY a LIMIT "
+                   "(SELECT max(n_nationkey) FROM nation))");
+    CHECK_STR(facts.reason, "what custom('add', …) reads: a LIMIT that is not constant");
     facts = check_both(
         &runner,
         "PIVOT (SELECT * FROM custom('add', (SELECT o_orderkey % 3 AS a FROM orders))) ON a IN (5, 6, 7) USING "
@@ -195,6 +212,8 @@ TEST(wrong_calls_are_explained)
                 "the config of custom('add', …) must be a JSON object");
     check_error(&runner, "SELECT * FROM custom('add', (SELECT 1 AS a)) WITH ORDINALITY", ERR_INVALID,
                 "custom('add', …) has no WITH ORDINALITY");
+    check_error(&runner, "PIVOT (FROM Custom /* x */ ('add', (SELECT 1 AS a))) ON a USING count(*)", ERR_INVALID,
+                "custom(…) can only be used in a plain SELECT");
     check_error(&runner, "SELECT * FROM custom('add', (SELECT x FROM nowhere))", ERR_INVALID, "nowhere");
     check_error(&runner, "SELECT b FROM custom('add', (SELECT 1 AS a))", ERR_INVALID, "\"b\"");
     check_error(&runner, "SELECT * FROM orders, custom('add', (SELECT o_orderkey AS a))", ERR_INVALID, "o_orderkey");

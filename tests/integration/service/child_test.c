@@ -190,6 +190,25 @@ TEST(a_canceled_tree_cancels_the_query_of_its_task)
     peer_deinit(&p);
 }
 
+TEST(a_task_that_takes_too_long_is_ended_with_its_query)
+{
+    struct peer p;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    const char *job = peer_submit(&p, "{\"tasks\":[{\"name\":\"slow\",\"executor\":\"sql\",\"timeout_ms\":1500,"
+                                      "\"inputs\":{\"sql\":\"select 1\"}}]}");
+    const struct pb_task_assignment *plan = peer_take(&p, "w1", "plan");
+    peer_restart(&p); /* the next leader looks at the clock, too */
+    CHECK_INT(peer_status(&p, job, 20000)->state, JOB_HAS_FAILED);
+    CHECK_STR(task_of(&p, job, "slow")->message,
+              arena_format(&p.arena, "child job %s canceled: timed out after 1500 ms", plan->query_id));
+    job = peer_submit(&p, "{\"tasks\":[{\"name\":\"slow\",\"executor\":\"sql\",\"timeout_ms\":1,"
+                          "\"inputs\":{\"sql\":\"select 1\"}}]}");
+    CHECK_INT(peer_status(&p, job, 20000)->state, JOB_HAS_FAILED);
+    CHECK(strstr(task_of(&p, job, "slow")->message, "timed out after 1 ms") != NULL);
+    peer_deinit(&p);
+}
+
 /* Trap 24. */
 TEST(a_query_of_a_task_does_not_wait_for_the_slot_of_its_tree)
 {

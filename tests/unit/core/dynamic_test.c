@@ -260,6 +260,31 @@ TEST(a_child_task_runs_as_a_job_without_slot_or_lease)
     cluster_finish(&c);
 }
 
+TEST(a_child_whose_time_is_limited_is_asked_for_by_every_leader)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {TREE_TASK("sub", .child = true, .timeout_ms = 5000)};
+    SUBMIT_TREE(&c, "t", stages);
+    CHECK_UINT(last_child(&c).timeout_ms, 5000);
+    CHECK_UINT(last_child(&c).timeout_left_ms, 5000);
+    CHECK_INT(submit_child(&c, "kid")->kind, REPLY_SUBMIT);
+    cluster_advance(&c, 2000);
+    cluster_fail_over(&c);
+    CHECK_UINT(count_children(&c), 2);
+    CHECK_UINT(last_child(&c).timeout_ms, 5000);
+    CHECK_UINT(last_child(&c).timeout_left_ms, 3000);
+    CHECK(submit_child(&c, "kid")->u.job.existed);
+    cluster_advance(&c, 4000);
+    cluster_fail_over(&c);
+    CHECK_UINT(last_child(&c).timeout_left_ms, 0);
+    worker_runs(&c, "w1", at("kid", 0, 0));
+    child_is_read(&c, "kid");
+    CHECK_INT(job_state_of(&c, "t"), JOB_SUCCEEDED); /* nobody was strict */
+    cluster_finish(&c);
+}
+
 TEST(a_child_is_told_which_of_its_parents_failed)
 {
     struct cluster c;

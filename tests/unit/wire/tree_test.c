@@ -633,11 +633,11 @@ TEST(the_inputs_of_a_sql_task_are_a_statement_and_its_parameters)
     CHECK(f.tree.stages[0].child);
     fixture_deinit(&f);
     check_refused("{\"tasks\":[{\"name\":\"a\",\"executor\":\"sql\",\"inputs\":{\"params\":3}}]}",
-                  "tasks[0].inputs.params: must be a list, or an object for named parameters, not 3\n"
+                  "tasks[0].inputs.params: must be a list, or an object for named parameters, got 3\n"
                   "tasks[0].inputs: \"sql\" is missing: the query");
     check_refused("{\"tasks\":[{\"name\":\"a\",\"executor\":\"sql\",\"inputs\":{\"sql\":\" \",\"param\":[]}}]}",
-                  "tasks[0].inputs.sql: must be a text that is not empty, not \" \"\n"
-                  "tasks[0].inputs.param: there is no such member; did you mean \"params\"?");
+                  "tasks[0].inputs.sql: must be a text that is not empty, got \" \"\n"
+                  "tasks[0].inputs.param: there is no such key; did you mean \"params\"?");
 }
 
 TEST(a_sql_task_cannot_be_placed)
