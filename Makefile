@@ -22,7 +22,7 @@ needs_exchange := exchange rpc wire core base
 needs_exchange_sql := exchange duck rpc wire core base
 needs_exec := exec query exchange duck rpc wire core base
 needs_http := http base
-needs_coordinator := coordinator query exchange duck store rpc wire core base
+needs_coordinator := coordinator http query exchange duck store rpc wire core base
 needs_worker := worker exec query exchange duck rpc wire core base
 needs_cli := cli exchange duck rpc wire core base
 needs_main := main cli coordinator worker exec query exchange duck http store rpc wire core base
@@ -34,7 +34,7 @@ libs_wire := -lprotobuf-c
 libs_rpc := -lgrpc -lgpr -lpthread
 libs_duck := -ldl -lpthread
 libs_query := -lm
-libs_http := -lmicrohttpd
+libs_http := -lmicrohttpd -lpthread
 libs_exchange := -llz4 -lxxhash -lpthread
 libs_exec := -lcurl -ldl -lpthread
 libs_coordinator := -lpthread
@@ -89,6 +89,7 @@ sources   := $(sort $(wildcard src/*/*.c) $(wildcard tests/unit/*/*.c) $(wildcar
 # borrows from other tests.
 tests_postgres := store
 fuzz_config    := cli
+fuzz_http_request := coordinator
 fuzz_plan_json := query
 fuzz_physical_plan := query
 fuzz_arrow_ipc := exchange
@@ -102,7 +103,7 @@ borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integ
                        tests/integration/postgres/server.c $(borrows_store)
 borrows_worker := tests/integration/rpc/sanitizers.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 borrows_cli    := tests/integration/rpc/sanitizers.c
-borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c \
+borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c tests/integration/http/talk.c \
                    $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 borrows_exec   := tests/integration/rpc/sanitizers.c tests/integration/query/table.c tests/unit/exchange/folder.c
 borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))

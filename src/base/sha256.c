@@ -272,6 +272,15 @@ void sha256_once(const void *data, size_t n, uint8_t out[SHA256_BYTES])
     sha256_final(&sha, out);
 }
 
+bool sha256_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES])
+{
+    volatile unsigned differences = 0; /* so that no compiler finds a way to stop early */
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        differences = differences | (unsigned)(a[i] ^ b[i]);
+    }
+    return differences == 0;
+}
+
 void hex_encode(const uint8_t *bytes, size_t n, char *out)
 {
     static const char digits[] = "0123456789abcdef";

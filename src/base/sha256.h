@@ -9,6 +9,7 @@
 #ifndef CAPSTAN_BASE_SHA256_H
 #define CAPSTAN_BASE_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,9 @@ void sha256_final(struct sha256 *sha, uint8_t out[SHA256_BYTES]);
 
 /* Digest of one piece of memory. */
 void sha256_once(const void *data, size_t n, uint8_t out[SHA256_BYTES]);
+
+/* Whether two digests are equal, found out in a time that does not depend on them: for digests of secrets. */
+bool sha256_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);
 
 /* Writes 2n lower-case hexadecimal digits and a NUL: 2n + 1 bytes. */
 void hex_encode(const uint8_t *bytes, size_t n, char *out);

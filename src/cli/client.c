@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/tokens.h"
 #include "cli/value.h"
 
 #define CALL_MS_MAX 30000 /* for an answer that needs no waiting */
@@ -358,7 +359,22 @@ static enum err read_text(struct cli *cli, const char *option, const char **out,
     return path == NULL ? ERR_OK : cli_read_file(cli, path, FILE_BYTES_MAX, out, &n, e);
 }
 
-/* The token is the first line of its file, or the variable itself. It is never printed. */
+/* What `up` has left for the servers of this command line; NULL if there is nothing. */
+static enum err find_left_token(struct cli *cli, const char **out, struct error *e)
+{
+    static const char *const options[] = {"server", "join"};
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        if (verb_option_find(cli->verb, options[i]) >= 0 && cli_text(cli, options[i]) != NULL) {
+            return token_find(&cli->arena, cli_text(cli, options[i]), out, e);
+        }
+    }
+    return ERR_OK;
+}
+
+/*
+ * The token is the first line of its file, or the variable itself; without either, the one that `up` has left for this
+ * user. It is never printed.
+ */
 static enum err find_token(struct cli *cli, const char **out, struct error *e)
 {
     const char *from_environment = getenv("CAPSTAN_TOKEN");
@@ -366,8 +382,10 @@ static enum err find_token(struct cli *cli, const char **out, struct error *e)
     enum err err = ERR_OK;
     if (!cli_is_specific(cli, "token-file") && from_environment != NULL && from_environment[0] != '\0') {
         text = from_environment;
-    } else {
+    } else if (cli_text(cli, "token-file") != NULL) {
         err = read_text(cli, "token-file", &text, e);
+    } else {
+        err = find_left_token(cli, &text, e);
     }
     if (err != ERR_OK || text == NULL) {
         return err;
@@ -405,6 +423,11 @@ enum err cli_credentials(struct cli *cli, struct client_options *out, struct err
         *out = options;
     }
     return err;
+}
+
+enum err cli_read_pem(struct cli *cli, const char *option, const char **out, struct error *e)
+{
+    return read_text(cli, option, out, e);
 }
 
 enum err cli_client_options(struct cli *cli, struct client_options *out, struct error *e)

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/columns.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/text.h"
+#include "exchange/columns.h"
 
 /* Appends the cell of the first row in the column called `name`. */
 static enum err read_cell(struct rows *rows, const char *name, struct buf *out, struct error *e)

@@ -16,7 +16,7 @@
 
 #include "base/buf.h"
 #include "capstan/arrow.h"
-#include "cli/columns.h"
+#include "exchange/columns.h"
 
 #define GRID_ROWS_MAX 10000
 #define GRID_BYTES_MAX ((size_t)16 * 1024 * 1024)

@@ -4,10 +4,10 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/columns.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "duck/duck.h"
+#include "exchange/columns.h"
 #include "exchange/schema.h"
 
 #define THREADS 2

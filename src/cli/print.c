@@ -8,11 +8,11 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/columns.h"
 #include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/parquet.h"
 #include "cli/rows.h"
+#include "exchange/columns.h"
 
 #define FLUSH_BYTES ((size_t)64 * 1024)
 
@@ -50,73 +50,32 @@ static void table_end(struct printer *p)
 
 /* ---- csv ---- */
 
-static void put_csv(struct buf *out, const char *text, size_t n)
-{
-    bool needs_quotes = n == 0;
-    for (size_t i = 0; i < n && !needs_quotes; i++) {
-        needs_quotes = text[i] == ',' || text[i] == '"' || text[i] == '\n' || text[i] == '\r';
-    }
-    if (!needs_quotes) {
-        buf_append(out, text, n);
-        return;
-    }
-    buf_char(out, '"');
-    for (size_t i = 0; i < n; i++) {
-        buf_text(out, text[i] == '"' ? "\"" : "");
-        buf_char(out, text[i]);
-    }
-    buf_char(out, '"');
-}
-
 static void csv_begin(struct printer *p)
 {
-    for (uint32_t i = 0; i < p->columns.n; i++) {
-        buf_text(&p->text, i == 0 ? "" : ",");
-        put_csv(&p->text, p->columns.columns[i].name, strlen(p->columns.columns[i].name));
-    }
-    buf_char(&p->text, '\n');
+    columns_csv_names(&p->columns, &p->text);
 }
 
 static void csv_row(struct printer *p, const struct ArrowArray *batch, int64_t row)
 {
-    for (uint32_t i = 0; i < p->columns.n; i++) {
-        buf_text(&p->text, i == 0 ? "" : ",");
-        buf_reset(&p->cell);
-        if (columns_text(&p->columns, batch, i, row, &p->cell)) {
-            put_csv(&p->text, p->cell.data, p->cell.n);
-        }
-    }
-    buf_char(&p->text, '\n');
+    columns_csv_row(&p->columns, batch, row, &p->cell, &p->text);
 }
 
 /* ---- json ---- */
 
 static void json_begin(struct printer *p)
 {
-    buf_text(&p->text, "{\"columns\":[");
-    for (uint32_t i = 0; i < p->columns.n; i++) {
-        buf_text(&p->text, i == 0 ? "{\"name\":" : ",{\"name\":");
-        json_write_text(&p->text, p->columns.columns[i].name);
-        buf_text(&p->text, ",\"type\":");
-        json_write_text(&p->text, p->columns.columns[i].type_name);
-        buf_char(&p->text, '}');
-    }
-    buf_text(&p->text, "],\"rows\":[");
+    columns_json_head(&p->columns, &p->text);
 }
 
 static void json_row(struct printer *p, const struct ArrowArray *batch, int64_t row)
 {
-    buf_text(&p->text, p->rows == 0 ? "[" : ",[");
-    for (uint32_t i = 0; i < p->columns.n; i++) {
-        buf_text(&p->text, i == 0 ? "" : ",");
-        columns_json(&p->columns, batch, i, row, &p->text);
-    }
-    buf_char(&p->text, ']');
+    buf_text(&p->text, p->rows == 0 ? "" : ",");
+    columns_json_row(&p->columns, batch, row, &p->text);
 }
 
 static void json_end(struct printer *p)
 {
-    buf_text(&p->text, "]}\n");
+    buf_text(&p->text, COLUMNS_JSON_END);
 }
 
 static void jsonl_row(struct printer *p, const struct ArrowArray *batch, int64_t row)

@@ -91,7 +91,7 @@ static const struct setting {
     enum setting_kind kind;
 } settings[] = {
     {"partitions", SETTING_COUNT},      {"forced", SETTING_BOOL},           {"single_task_bytes", SETTING_BYTES},
-    {"broadcast_bytes", SETTING_BYTES}, {"partition_bytes", SETTING_BYTES},
+    {"broadcast_bytes", SETTING_BYTES}, {"partition_bytes", SETTING_BYTES}, {"tail_bytes", SETTING_BYTES},
 };
 
 static const struct setting *find_setting(const char *name, size_t n_name, struct error *e)
@@ -109,7 +109,7 @@ static const struct setting *find_setting(const char *name, size_t n_name, struc
     if (near.best != NULL) {
         error_hint(e, "did you mean %s?", near.best);
     } else {
-        error_hint(e, "it has partitions, forced, single_task_bytes, broadcast_bytes and partition_bytes");
+        error_hint(e, "it has partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes and tail_bytes");
     }
     return NULL;
 }

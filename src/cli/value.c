@@ -289,12 +289,21 @@ enum err address_check_advertise(const struct advertise_rule *rule, struct error
 
 enum err address_check_listen(const struct listen_rule *rule, struct error *e)
 {
-    if (rule->has_tls || rule->is_insecure || address_is_loopback(rule->address)) {
+    if (rule->is_insecure || address_is_loopback(rule->address)) {
         return ERR_OK;
     }
-    error_set(e, ERR_INVALID, "refusing to listen on %s without encryption: other machines could connect",
-              rule->address);
-    error_hint(e, "listen on 127.0.0.1, %sor insist with --insecure",
-               rule->can_tls ? "or give --tls-cert and --tls-key, " : "");
-    return ERR_INVALID;
+    if (!rule->has_tls) {
+        error_set(e, ERR_INVALID, "refusing to listen on %s without encryption: other machines could connect",
+                  rule->address);
+        error_hint(e, "listen on 127.0.0.1, %sor insist with --insecure",
+                   rule->can_tls ? "or give --tls-cert and --tls-key, " : "");
+        return ERR_INVALID;
+    }
+    if (rule->needs_tokens && !rule->has_tokens) {
+        error_set(e, ERR_INVALID, "refusing to listen on %s without tokens: whoever reaches it could run commands",
+                  rule->address);
+        error_hint(e, "name a file that says who may do what: --auth-tokens FILE, or insist with --insecure");
+        return ERR_INVALID;
+    }
+    return ERR_OK;
 }

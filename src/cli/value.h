@@ -62,13 +62,15 @@ bool address_is_wildcard(const char *address);
 struct listen_rule {
     const char *address;
     bool has_tls;
-    bool can_tls;     /* there are flags for it */
+    bool can_tls;      /* there are flags for it */
+    bool needs_tokens; /* who calls must be known */
+    bool has_tokens;
     bool is_insecure; /* the person insists */
 };
 
 /*
- * Refuses to listen where others can connect, unless the connection is encrypted or the person insists. The one rule
- * for every process that listens.
+ * Refuses to listen where others can connect, unless the connection is encrypted and callers are known, or the person
+ * insists. The one rule for every process that listens.
  */
 MUST_USE enum err address_check_listen(const struct listen_rule *rule, struct error *e);
 

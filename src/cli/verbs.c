@@ -31,7 +31,7 @@ static const struct option sql_options[] = {
     {"param", 'p', true, OPTION_TEXT, "[NAME=]VALUE", NULL, 0, 0,
      "a value for $NAME in the SQL, or for $1, $2, ... in turn: JSON, else a text"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0,
-     "for this query: partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes"},
+     "for this query: partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes, tail_bytes"},
     {"priority", 0, false, OPTION_NUMBER, "N", NULL, 0, 3, "0 urgent, 1 high, 2 normal, 3 low"},
     {"id", 0, false, OPTION_TEXT, "ID", NULL, 0, 0, "the job's id; else one is made"},
     {"key", 0, false, OPTION_TEXT, "KEY", NULL, 0, 0,

@@ -319,7 +319,7 @@ static void compose(struct clerk *clerk, void *context)
     struct draft *draft = exchange->more;
     struct error e = {0};
     enum err trouble = fill_all(exchange, clerk, draft, &e);
-    bool is_gone = rpc_call_is_gone(exchange->rpc);
+    bool is_gone = exchange_is_gone(exchange);
     for (size_t i = 0; i < draft->response->n_tasks && is_gone; i++) {
         give_back(draft, &draft->parts[i]);
     }
@@ -359,6 +359,8 @@ void service__compose(struct exchange *exchange, const struct reply *reply)
         const char *job_id = draft->response->tasks[i]->query_id;
         draft->parts[i] = (struct part){.ref = from->ref, .is_query = from->kind == JOB_KIND_QUERY};
         draft->parts[i].ref.task.job_id = job_id;
+        metric_observe(&exchange->service->metrics.assign_seconds,
+                       from->queued_ms > 0 ? (double)from->queued_ms / 1000 : 0);
         draft->parts[i].inputs =
             (struct task_inputs){.job_id = job_id,
                                  .digest = from->inputs,

@@ -156,6 +156,14 @@ uint64_t coordinator_epoch(struct coordinator *c)
     return epoch;
 }
 
+int64_t coordinator_now_ms(struct coordinator *c)
+{
+    pthread_mutex_lock(&c->lock);
+    int64_t now_ms = clock_mono_ms() + c->clock_offset_ms;
+    pthread_mutex_unlock(&c->lock);
+    return now_ms;
+}
+
 bool coordinator_gave_up(struct coordinator *c, struct error *e)
 {
     pthread_mutex_lock(&c->lock);

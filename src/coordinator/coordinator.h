@@ -39,10 +39,14 @@ struct coordinator_options {
     bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
     /* The store does not answer (`why`), or answers again (NULL). On the writer's thread. May be NULL. */
     void (*on_store)(void *context, const char *why);
+    /* A commit took so long and carried so many commands. On the writer's thread. May be NULL. */
+    void (*on_commit)(void *context, int64_t us, uint32_t n_commands);
     /* All on the loop thread; each may be NULL. */
     void (*on_role)(void *context, bool leads, const char *why);
     /* These rows have just become durable, and nobody has been told yet. */
     void (*on_durable)(void *context, const struct row *rows);
+    /* The same for all that was in the transaction. */
+    void (*on_batch)(void *context, const struct batch *batch);
     /* A task wants to run as a job: submit it, or send CMD_CHILD_FAILED. NULL: refused here. */
     void (*on_child)(void *context, const struct child_start *start);
     /* That job has succeeded: send CMD_CHILD_DONE with what it brought, or CMD_CHILD_FAILED. NULL: refused here. */
@@ -81,6 +85,9 @@ struct leader_news coordinator_leader(struct coordinator *coordinator);
 
 /* Whether this process leads at the moment, and under which epoch (0: it does not). */
 uint64_t coordinator_epoch(struct coordinator *coordinator);
+
+/* The leader's clock, if this process leads. */
+int64_t coordinator_now_ms(struct coordinator *coordinator);
 
 /* With must_lead: true once another was found to lead; `e` (may be NULL) says who. */
 bool coordinator_gave_up(struct coordinator *coordinator, struct error *e);

@@ -63,6 +63,21 @@ struct coordinator {
     struct coordinator_stats stats;
 };
 
+/* What of a flight goes into a transaction. `rows` is fx.rows, which the batch points to. */
+static inline struct batch flight_batch(const struct flight *flight, const struct row *const *rows)
+{
+    return (struct batch){
+        .rows = rows,
+        .n_rows = *rows == NULL ? 0 : 1,
+        .payloads = flight->payloads,
+        .n_payloads = flight->n_payloads,
+        .data_sets = flight->data_sets,
+        .n_data_sets = flight->n_data_sets,
+        .inbox_done = flight->inbox_done,
+        .n_inbox_done = flight->n_inbox_done,
+    };
+}
+
 /* Calls the answer and frees the request, unless it is kept. */
 void coordinator__answer(struct request *request, const struct reply *reply, enum err err);
 

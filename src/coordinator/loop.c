@@ -446,6 +446,11 @@ static void land(struct loop *l, struct flight *flight)
     if (flight->fx.rows != NULL && l->c->options.on_durable != NULL) {
         l->c->options.on_durable(l->c->options.context, flight->fx.rows);
     }
+    if (l->c->options.on_batch != NULL && flight_writes(flight)) {
+        const struct row *rows = flight->fx.rows;
+        struct batch batch = flight_batch(flight, &rows);
+        l->c->options.on_batch(l->c->options.context, &batch);
+    }
     for (struct reply *reply = flight->fx.replies; reply != NULL; reply = reply->next) {
         deliver(reply);
     }

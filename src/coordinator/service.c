@@ -7,6 +7,9 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "coordinator/api.h"
+#include "coordinator/feed.h"
+#include "coordinator/observer.h"
 #include "coordinator/service_internal.h"
 #include "exchange/channels.h"
 
@@ -41,22 +44,59 @@ static enum err admit(struct exchange *exchange, size_t n, struct error *e)
     return ERR_BUSY;
 }
 
-static void serve(struct service *service, struct rpc_call *rpc, enum pb_kind kind, exchange_fn *handler)
+/* An observer answers reads, from its copy, and says how old that is. */
+static void tell_staleness(struct exchange *exchange)
+{
+    struct observer *observer = exchange->service->observer;
+    if (observer != NULL && exchange->rpc != NULL) {
+        rpc_call_staleness(exchange->rpc, observer_staleness_ms(observer, exchange->as_of_mono_ms));
+    }
+}
+
+/* The one job that a question is about; NULL: there is none. */
+static const char *job_asked_for(enum pb_kind kind, const void *message)
+{
+    const char *job_id =
+        kind == PB_GET_QUERY_STATUS_REQUEST      ? ((const struct pb_get_query_status_request *)message)->query_id
+        : kind == PB_LIST_TASKS_REQUEST          ? ((const struct pb_list_tasks_request *)message)->query_id
+        : kind == PB_WHY_PENDING_REQUEST         ? ((const struct pb_why_pending_request *)message)->query_id
+        : kind == PB_WATCH_EVENTS_REQUEST        ? ((const struct pb_watch_events_request *)message)->query_id
+        : kind == PB_FETCH_QUERY_RESULTS_REQUEST ? ((const struct pb_fetch_query_results_request *)message)->query_id
+                                                 : NULL;
+    return job_id != NULL && job_id[0] != '\0' ? job_id : NULL;
+}
+
+static enum err check_observer(struct exchange *exchange, const struct method_rule *rule, struct error *e)
+{
+    tell_staleness(exchange); /* for streams; what is replied at once tells it anew */
+    if (rule->scope != SCOPE_READ && rule->scope != SCOPE_NONE) {
+        error_set(e, ERR_PRECONDITION, "this is an observer: it answers questions and changes nothing");
+        error_hint(e, "the answer names the leader, if one is known");
+        return ERR_PRECONDITION;
+    }
+    return rule->scope == SCOPE_NONE ? ERR_OK : observer_check(exchange->service->observer, e);
+}
+
+void service__serve(struct service *service, const struct arrival *arrival, const struct method_rule *rule)
 {
     struct error e = {0};
     struct request *request = request_new(NULL, NULL);
     struct exchange *exchange = arena_zalloc(&request->arena, sizeof *exchange);
-    size_t n;
-    const void *bytes = rpc_call_bytes(rpc, &n);
     request->context = exchange;
     request->is_kept = true;
-    *exchange = (struct exchange){.service = service, .rpc = rpc, .request = request};
+    *exchange = (struct exchange){
+        .service = service, .door = arrival->door, .rpc = arrival->rpc, .api = arrival->api, .request = request};
     void *message = NULL;
-    enum err err = admit(exchange, n, &e);
+    enum err err = auth_check(service->auth, arrival->authorization, rule->scope, NULL, &e);
     if (err == ERR_OK) {
-        err = wire_decode(kind, bytes, n, &request->arena, &message, &e);
+        err = admit(exchange, arrival->n, &e);
     }
-    if (err == ERR_OK && atomic_load(&service->coordinator) == NULL) {
+    if (err == ERR_OK) {
+        err = wire_decode(rule->kind, arrival->bytes, arrival->n, &request->arena, &message, &e);
+    }
+    if (err == ERR_OK && service->observer != NULL) {
+        err = check_observer(exchange, rule, &e);
+    } else if (err == ERR_OK && atomic_load(&service->coordinator) == NULL) {
         err = error_set(&e, ERR_UNAVAILABLE, "this coordinator is just starting");
     }
     if (err != ERR_OK) {
@@ -64,22 +104,34 @@ static void serve(struct service *service, struct rpc_call *rpc, enum pb_kind ki
         return;
     }
     exchange->message = message;
-    handler(exchange);
+    const char *job_id = service->observer != NULL ? job_asked_for(rule->kind, message) : NULL;
+    if (job_id == NULL || !observer_hold(service->observer, exchange, job_id, rule->handler)) {
+        rule->handler(exchange);
+    }
+}
+
+/* Ends the exchange of a call that has been ended. */
+static void drop(struct exchange *exchange)
+{
+    atomic_fetch_sub(&exchange->service->bytes_open, exchange->weight);
+    request_free(exchange->request);
 }
 
 void exchange_send(struct exchange *exchange, answer_fn *answer)
 {
     exchange->request->answer = answer;
+    if (exchange->service->observer != NULL) {
+        observer_send(exchange->service->observer, exchange->request);
+        return;
+    }
     coordinator_send(atomic_load(&exchange->service->coordinator), exchange->request);
 }
 
 void exchange_reply(struct exchange *exchange, const void *message)
 {
-    struct buf bytes = {0};
-    wire_encode(message, &bytes);
-    rpc_call_reply(exchange->rpc, bytes.data, bytes.n);
-    buf_deinit(&bytes);
-    exchange_drop(exchange);
+    tell_staleness(exchange);
+    exchange->door->reply(exchange, message);
+    drop(exchange);
 }
 
 void exchange_fail(struct exchange *exchange, const struct error *e)
@@ -88,21 +140,24 @@ void exchange_fail(struct exchange *exchange, const struct error *e)
     struct coordinator *coordinator = atomic_load(&exchange->service->coordinator);
     if (e->code == ERR_PRECONDITION && coordinator != NULL) {
         news = coordinator_leader(coordinator);
+    } else if (e->code == ERR_PRECONDITION && exchange->service->observer != NULL) {
+        news = observer_leader(exchange->service->observer);
     }
-    rpc_call_fail(exchange->rpc, e, news.address[0] != '\0' && !news.is_self ? news.address : NULL);
-    exchange_drop(exchange);
+    exchange->door->fail(exchange, e, news.address[0] != '\0' && !news.is_self ? news.address : NULL);
+    drop(exchange);
 }
 
 static void say_not_leading(struct error *e)
 {
     error_set(e, ERR_PRECONDITION, "this coordinator does not lead");
-    error_hint(e, "the answer's metadata names the leader, if there is one");
+    error_hint(e, "the answer names the leader, if there is one");
 }
 
 bool exchange_needs_leader(struct exchange *exchange)
 {
     struct error e = {0};
-    if (coordinator_epoch(atomic_load(&exchange->service->coordinator)) != 0) {
+    struct coordinator *coordinator = atomic_load(&exchange->service->coordinator);
+    if (coordinator != NULL && coordinator_epoch(coordinator) != 0) {
         return true;
     }
     say_not_leading(&e);
@@ -131,22 +186,50 @@ bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum 
     return true;
 }
 
-void exchange_drop(struct exchange *exchange)
+void exchange_stream(struct exchange *exchange, const void *message, rpc_sent_fn *sent, void *context)
 {
-    atomic_fetch_sub(&exchange->service->bytes_open, exchange->weight);
-    request_free(exchange->request);
+    exchange->door->send(exchange, message, sent, context);
 }
 
-#define SERVE(service, method, kind)                                                                                   \
+void exchange_rest(struct exchange *exchange)
+{
+    exchange->door->rest(exchange);
+}
+
+void exchange_end(struct exchange *exchange)
+{
+    exchange->door->end(exchange);
+    drop(exchange);
+}
+
+void exchange_on_gone(struct exchange *exchange, rpc_gone_fn *fn, void *context)
+{
+    exchange->door->on_gone(exchange, fn, context);
+}
+
+bool exchange_is_gone(struct exchange *exchange)
+{
+    return exchange->door->is_gone(exchange);
+}
+
+static void serve_call(struct service *service, struct rpc_call *rpc, const struct method_rule *rule)
+{
+    struct arrival arrival = {.door = &door_grpc, .rpc = rpc, .authorization = rpc_call_metadata(rpc, RPC_TOKEN_KEY)};
+    arrival.bytes = rpc_call_bytes(rpc, &arrival.n);
+    service__serve(service, &arrival, rule);
+}
+
+#define SERVE(service, method, kind, scope)                                                                            \
+    const struct method_rule method_##method = {kind, scope, service__##method};                                       \
     static void on_##method(void *context, struct rpc_call *call)                                                      \
     {                                                                                                                  \
-        serve(context, call, kind, service__##method);                                                                 \
+        serve_call(context, call, &method_##method);                                                                   \
     }
 SERVICE_TABLE(SERVE)
 #undef SERVE
 
 static const struct rpc_method methods[] = {
-#define METHOD(service, method, kind) {"/capstan.v1." #service "/" #method, on_##method},
+#define METHOD(service, method, kind, scope) {"/capstan.v1." #service "/" #method, on_##method},
     SERVICE_TABLE(METHOD)
 #undef METHOD
 };
@@ -158,6 +241,7 @@ static void on_role(void *context, bool leads, const char *why)
     struct service *service = context;
     struct inbox *inbox = atomic_load(&service->inbox);
     if (leads) {
+        feed_elected(service->feed);
         log_info("leader", "this coordinator leads: %s", why);
         if (inbox != NULL) {
             inbox_look(inbox); /* the leader before may have left something */
@@ -165,6 +249,7 @@ static void on_role(void *context, bool leads, const char *why)
     } else {
         cache_clear(service->cache);
         watch_demoted(service->watch);
+        feed_demoted(service->feed);
         log_line(service->is_stopping ? LOG_INFO : LOG_WARN, "leader", "this coordinator does not lead any more: %s",
                  service->is_stopping ? "it stops" : why);
     }
@@ -184,7 +269,21 @@ static void on_durable(void *context, const struct row *rows)
 {
     struct service *service = context;
     journal_durable(rows);
+    metrics_durable(&service->metrics, rows);
     watch_durable(service->watch, rows);
+}
+
+static void on_batch(void *context, const struct batch *batch)
+{
+    struct service *service = context;
+    feed_append(service->feed, batch);
+}
+
+static void on_commit(void *context, int64_t us, uint32_t n_commands)
+{
+    struct service *service = context;
+    metric_observe(&service->metrics.commit_seconds, us > 0 ? (double)us / 1e6 : 0);
+    metric_observe(&service->metrics.commit_batch_size, n_commands);
 }
 
 /* ---- starting and stopping ---- */
@@ -202,6 +301,8 @@ static enum err start_coordinator(struct service *service, const struct service_
         .on_role = on_role,
         .on_store = on_store,
         .on_durable = on_durable,
+        .on_commit = on_commit,
+        .on_batch = on_batch,
         .on_child = child_started,
         .on_child_end = child_ended,
         .context = service,
@@ -215,6 +316,20 @@ static enum err start_coordinator(struct service *service, const struct service_
     return err;
 }
 
+static enum err start_http(struct service *service, const struct service_options *options, struct error *e)
+{
+    struct api_options http = {.listen = options->http,
+                               .advertise = service->address,
+                               .tls_cert_pem = options->tls.cert_pem,
+                               .tls_key_pem = options->tls.key_pem};
+    if (options->tls.client_ca_pem != NULL) {
+        error_set(e, ERR_INVALID, "the HTTP API cannot ask its clients for certificates");
+        error_hint(e, "leave out --http or --tls-client-ca");
+        return ERR_INVALID;
+    }
+    return api_start(service, &http, &service->api, e);
+}
+
 enum err service_start(const struct service_options *options, struct service **out, struct error *e)
 {
     enum err err = settings_check(&options->settings, e);
@@ -223,29 +338,52 @@ enum err service_start(const struct service_options *options, struct service **o
     }
     struct service *service = mem_calloc(1, sizeof *service);
     service->settings = options->settings;
-    service->store_url = mem_strdup(options->store_url);
+    const char *store_url = options->store_url;
+    if (options->follow != NULL) {
+        err = observer_new(service, options->follow, &options->to_workers, &service->observer, e);
+        if (err != ERR_OK) {
+            mem_free(service);
+            return err;
+        }
+        store_url = observer_store_url(service->observer);
+    }
+    service->store_url = mem_strdup(store_url);
     service->warehouse = mem_strdup(options->warehouse);
+    service->auth = options->auth;
     service->cache = cache_new((size_t)options->settings.payload_cache_bytes);
-    service->composers = office_new(options->store_url, 1);
-    service->takers = office_new(options->store_url, TAKERS);
-    service->readers = office_new(options->store_url, READERS);
-    service->relays = office_new(options->store_url, RELAYS);
-    service->channels = exchange_channels_open(&(struct rpc_channel_options){.target = NULL});
+    service->composers = office_new(store_url, 1);
+    service->takers = office_new(store_url, TAKERS);
+    service->readers = office_new(store_url, READERS);
+    service->relays = office_new(store_url, RELAYS);
+    service->copyists = office_new(store_url, 1);
+    service->channels = exchange_channels_open(&options->to_workers);
     service->closing = rpc_cancel_new();
     service->lost = lost_results_new();
     service->watch = watch_new(service);
+    metrics_init(&service->metrics);
+    service->feed = feed_new(service);
     struct rpc_server_options server = {.listen = options->listen,
                                         .methods = methods,
                                         .n_methods = sizeof methods / sizeof *methods,
                                         .context = service,
                                         .pollers = 1,
                                         .message_bytes_max = LIMIT_WIRE_BYTES,
-                                        .calls_max = CALLS_MAX};
+                                        .calls_max = CALLS_MAX,
+                                        .tls_cert_pem = options->tls.cert_pem,
+                                        .tls_key_pem = options->tls.key_pem,
+                                        .tls_client_ca_pem = options->tls.client_ca_pem};
     err = rpc_server_open(&server, &service->server, e);
     if (err == ERR_OK) {
         service->address =
             mem_strdup(options->advertise != NULL ? options->advertise : rpc_server_address(service->server));
-        err = start_coordinator(service, options, e);
+        if (service->observer != NULL) {
+            observer_start(service->observer);
+        } else {
+            err = start_coordinator(service, options, e);
+        }
+    }
+    if (err == ERR_OK && options->http != NULL) {
+        err = start_http(service, options, e);
     }
     if (err != ERR_OK) {
         service_stop(service);
@@ -270,19 +408,27 @@ void service_stop(struct service *service)
         inbox_stop(atomic_load(&service->inbox));
         coordinator_wind_up(coordinator);
     }
+    if (service->observer != NULL) {
+        observer_wind_up(service->observer);
+    }
     rpc_cancel_fire(service->closing);
     watch_close(service->watch);
+    api_stop(service->api);
+    feed_close(service->feed);
     rpc_server_close(service->server, CLOSE_GRACE_MS);
     office_free(service->composers);
     office_free(service->takers);
     office_free(service->readers);
     office_free(service->relays);
+    office_free(service->copyists);
     exchange_channels_close(service->channels);
     rpc_cancel_free(service->closing);
     lost_results_free(service->lost);
     coordinator_stop(coordinator);
     inbox_free(atomic_load(&service->inbox));
     watch_free(service->watch);
+    feed_free(service->feed);
+    observer_free(service->observer);
     cache_free(service->cache);
     mem_free(service->store_url);
     mem_free(service->address);
@@ -290,17 +436,29 @@ void service_stop(struct service *service)
     mem_free(service);
 }
 
+enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e)
+{
+    return rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+}
+
 const char *service_address(const struct service *service)
 {
     return service->address;
 }
 
+const char *service_http_address(const struct service *service)
+{
+    return service->api == NULL ? NULL : api_address(service->api);
+}
+
 bool service_gave_up(struct service *service, struct error *e)
 {
-    return coordinator_gave_up(atomic_load(&service->coordinator), e);
+    struct coordinator *coordinator = atomic_load(&service->coordinator);
+    return coordinator != NULL && coordinator_gave_up(coordinator, e);
 }
 
 struct coordinator_stats service_stats(struct service *service)
 {
-    return coordinator_stats(atomic_load(&service->coordinator));
+    struct coordinator *coordinator = atomic_load(&service->coordinator);
+    return coordinator != NULL ? coordinator_stats(coordinator) : (struct coordinator_stats){0};
 }

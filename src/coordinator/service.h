@@ -17,17 +17,32 @@
 #include "base/err.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/settings.h"
+#include "rpc/rpc.h"
 
+struct auth;
 struct service;
+
+/* Certificates in PEM form. All NULL: no TLS. */
+struct service_tls {
+    const char *cert_pem;
+    const char *key_pem;
+    const char *client_ca_pem; /* not NULL: clients must present a certificate */
+};
 
 struct service_options {
     const char *store_url;
     const char *node_id;
     const char *listen;    /* HOST:PORT; port 0: any free one */
     const char *advertise; /* where others find it; NULL: where it listens */
+    const char *http;      /* HOST:PORT of the HTTP API; port 0: any free one; NULL: none */
     const char *warehouse; /* where CREATE TABLE ... AS makes its tables; NULL: nowhere */
     struct settings settings;
-    bool must_lead; /* role `leader` */
+    struct auth *auth; /* who may call what; NULL: everybody everything. Outlives the service */
+    struct service_tls tls;
+    struct rpc_channel_options to_workers; /* how to fetch rows from them: all but the target */
+    bool must_lead;                        /* role `leader` */
+    const char
+        *follow; /* role `observer`: HOST:PORT[,...] of coordinators, called as workers are; then there is no store */
 };
 
 /* The schema must be up to date. ERR_UNAVAILABLE if the address is taken, ERR_INVALID for nonsense in the options. */
@@ -36,8 +51,12 @@ MUST_USE enum err service_start(const struct service_options *options, struct se
 /* Answers what can be answered, hands the leadership back, ends all threads. NULL ok. */
 void service_stop(struct service *service);
 
+/* Replaces the certificates of a service with TLS, for connections made from now on. As rpc_server_reload_tls. */
+MUST_USE enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e);
+
 /* HOST:PORT with the real port. */
 const char *service_address(const struct service *service);
+const char *service_http_address(const struct service *service); /* NULL: none */
 
 /* With must_lead: true once another was found to lead; `e` (may be NULL) says who. */
 bool service_gave_up(struct service *service, struct error *e);

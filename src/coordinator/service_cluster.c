@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/observer.h"
 #include "coordinator/service_internal.h"
 #include "wire/command.h"
 #include "wire/reply.h"
@@ -11,7 +12,8 @@
 void service__GetLeader(struct exchange *exchange)
 {
     struct coordinator *coordinator = atomic_load(&exchange->service->coordinator);
-    struct leader_news news = coordinator_leader(coordinator);
+    struct observer *observer = exchange->service->observer;
+    struct leader_news news = observer != NULL ? observer_leader(observer) : coordinator_leader(coordinator);
     struct arena *arena = &exchange->request->arena;
     struct pb_get_leader_response *response = wire_new(PB_GET_LEADER_RESPONSE, arena);
     if (news.is_self && coordinator_epoch(coordinator) == 0) {
@@ -20,7 +22,8 @@ void service__GetLeader(struct exchange *exchange)
     response->node_id = news.node_id;
     response->address = news.address;
     response->epoch = news.epoch;
-    response->role = arena_strdup(arena, news.is_self ? "leader" : "standby");
+    response->role = arena_strdup(arena, observer != NULL ? "observer" : news.is_self ? "leader" : "standby");
+    response->staleness_ms = observer != NULL ? (uint64_t)observer_staleness_ms(observer, 0) : 0;
     exchange_reply(exchange, response);
 }
 

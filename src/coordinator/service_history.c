@@ -236,8 +236,7 @@ static void end_results(struct results *results, const struct error *e)
     if (e != NULL) {
         exchange_fail(exchange, e);
     } else {
-        rpc_call_end(exchange->rpc);
-        exchange_drop(exchange);
+        exchange_end(exchange);
     }
 }
 
@@ -317,15 +316,12 @@ static enum err fill_chunk(struct results *results, struct clerk *clerk, struct 
 static void send_chunk(struct results *results)
 {
     struct arena arena = {0};
-    struct buf bytes = {0};
     size_t from = results->skip < results->chunk.n ? (size_t)results->skip : results->chunk.n;
     results->skip = 0;
     struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &arena);
     message->payload.data = (uint8_t *)results->chunk.data + from;
     message->payload.len = results->chunk.n - from;
-    wire_encode(message, &bytes);
-    rpc_call_send(results->exchange->rpc, bytes.data, bytes.n, chunk_sent, results);
-    buf_deinit(&bytes);
+    exchange_stream(results->exchange, message, chunk_sent, results);
     arena_deinit(&arena);
 }
 
@@ -334,7 +330,7 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct results *results = context;
     struct error e = {0};
     buf_reset(&results->chunk);
-    if (rpc_call_is_gone(results->exchange->rpc)) {
+    if (exchange_is_gone(results->exchange)) {
         error_set(&e, ERR_CANCELED, "the client has gone");
     }
     if (e.code != ERR_OK || fill_chunk(results, clerk, &e) != ERR_OK) {

@@ -2,7 +2,7 @@
  * service_internal.h - what the files of the services share.
  *
  * An exchange is one call being served. It lives in the arena of its request, together with the decoded message and
- * everything that is made for the answer. It ends with exactly one exchange_reply, exchange_fail or exchange_drop, on
+ * everything that is made for the answer. It ends with exactly one exchange_reply, exchange_fail or exchange_end, on
  * whatever thread has it by then.
  */
 #ifndef CAPSTAN_COORDINATOR_SERVICE_INTERNAL_H
@@ -10,23 +10,30 @@
 
 #include <stdatomic.h>
 
+#include "coordinator/auth.h"
 #include "coordinator/cache.h"
 #include "coordinator/clerk.h"
+#include "coordinator/metrics.h"
 #include "coordinator/request.h"
 #include "coordinator/service.h"
 #include "rpc/rpc.h"
 #include "wire/message.h"
 
+struct api;
+struct api_call;
 struct exchange_channels;
+struct feed;
 struct inbox;
 struct lost_results;
+struct observer;
 struct watch;
 
 struct service {
     struct settings settings;
     char *store_url;
     char *address;
-    char *warehouse; /* NULL: none */
+    char *warehouse;   /* NULL: none */
+    struct auth *auth; /* NULL: everybody may do everything */
     struct rpc_server *server;
     _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
     atomic_bool is_stopping;
@@ -35,25 +42,73 @@ struct service {
     struct office *takers;              /* of new jobs and large reports, which must not wait behind those who read */
     struct office *readers;             /* history, results, events */
     struct office *relays;              /* rows that lie on workers */
+    struct office *copyists;            /* one clerk, for snapshots */
     struct exchange_channels *channels; /* to the workers */
     struct rpc_cancel *closing;         /* ends calls to them */
     struct lost_results *lost;
     struct watch *watch;
+    struct feed *feed;
+    struct observer *observer; /* NULL: this process leads or stands by. Else it has no coordinator */
+    struct api *api;           /* NULL: no HTTP */
+    struct metrics metrics;
     _Atomic(struct inbox *) inbox; /* NULL: not started yet */
     atomic_size_t bytes_open;      /* of large requests that have not been answered */
 };
 
 struct exchange {
     struct service *service;
-    struct rpc_call *rpc;
+    const struct door *door; /* that the call came through */
+    struct rpc_call *rpc;    /* of door_grpc; else NULL */
+    struct api_call *api;    /* of door_http; else NULL */
     struct request *request;
-    size_t weight;       /* its part of the service's bytes_open; 0: it is small */
-    const void *message; /* struct pb_... of the method's kind */
-    void *more;          /* what a handler keeps until the answer */
+    size_t weight;                           /* its part of the service's bytes_open; 0: it is small */
+    const void *message;                     /* struct pb_... of the method's kind */
+    void *more;                              /* what a handler keeps until the answer */
+    bool has_rows;                           /* of FetchQueryResults: its chunks are an Arrow stream */
+    const char *about;                       /* the job that a read is about; NULL: none in particular */
+    int64_t as_of_mono_ms;                   /* an observer's answer is as old as this; 0: as its copy */
+    void (*held)(struct exchange *exchange); /* what an observer has yet to have it served by; NULL: nothing */
 };
 
 /* Serves a message that has been decoded. On a poller thread: must not block. */
 typedef void exchange_fn(struct exchange *exchange);
+
+/*
+ * A way in, and back: what the call is answered through. Both doors lead to the same handlers, with the same messages,
+ * checked by the same rules. What each function owes its caller is said in rpc.h at the one that it is named after.
+ */
+struct door {
+    void (*reply)(struct exchange *exchange, const void *message);
+    void (*fail)(struct exchange *exchange, const struct error *e, const char *leader); /* `leader` may be NULL */
+    void (*send)(struct exchange *exchange, const void *message, rpc_sent_fn *sent, void *context);
+    void (*rest)(struct exchange *exchange);
+    void (*end)(struct exchange *exchange);
+    void (*on_gone)(struct exchange *exchange, rpc_gone_fn *fn, void *context);
+    bool (*is_gone)(struct exchange *exchange);
+};
+
+extern const struct door door_grpc; /* door.c */
+extern const struct door door_http; /* api.c */
+
+/* What a row of SERVICE_TABLE says of its method. */
+struct method_rule {
+    enum pb_kind kind;
+    enum scope scope;
+    exchange_fn *handler;
+};
+
+/* A call at one of the doors: bytes of a message, and who sends them. */
+struct arrival {
+    const struct door *door;
+    struct rpc_call *rpc;
+    struct api_call *api;
+    const char *authorization; /* NULL: none */
+    const void *bytes;
+    size_t n;
+};
+
+/* Checks who calls and what, and has it served. */
+void service__serve(struct service *service, const struct arrival *arrival, const struct method_rule *rule);
 
 /* Sends the exchange's request to the loop, to be answered with `answer`. */
 void exchange_send(struct exchange *exchange, answer_fn *answer);
@@ -68,41 +123,54 @@ bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum 
 /* Whether this process leads. If not, ends the exchange with that. */
 bool exchange_needs_leader(struct exchange *exchange);
 
-/* Ends the exchange of a call that has been ended by other means, such as a stream. */
-void exchange_drop(struct exchange *exchange);
+/*
+ * For streams: sends a message, says that there is none for a while, ends the call and the exchange, has `fn` called when
+ * the client goes. A callback's `call` is NULL if there is no rpc_call.
+ */
+void exchange_stream(struct exchange *exchange, const void *message, rpc_sent_fn *sent, void *context);
+void exchange_rest(struct exchange *exchange);
+void exchange_end(struct exchange *exchange);
+void exchange_on_gone(struct exchange *exchange, rpc_gone_fn *fn, void *context);
+bool exchange_is_gone(struct exchange *exchange);
 
 static inline struct exchange *exchange_of(const struct request *request)
 {
     return request->context;
 }
 
-/* X(service, method, kind of the request): one function service__Method for each. */
+/*
+ * X(service, method, kind of the request, the scope that a token needs for it): one function service__Method for each.
+ * All calls come this way, so there is none whose scope nobody has thought of.
+ */
 #define SERVICE_TABLE(X)                                                                                               \
-    X(ControlPlane, SubmitQuery, PB_SUBMIT_QUERY_REQUEST)                                                              \
-    X(ControlPlane, SubmitTasks, PB_SUBMIT_TASKS_REQUEST)                                                              \
-    X(ControlPlane, GetQueryStatus, PB_GET_QUERY_STATUS_REQUEST)                                                       \
-    X(ControlPlane, CancelQuery, PB_CANCEL_QUERY_REQUEST)                                                              \
-    X(ControlPlane, RetryJob, PB_RETRY_JOB_REQUEST)                                                                    \
-    X(ControlPlane, FetchQueryResults, PB_FETCH_QUERY_RESULTS_REQUEST)                                                 \
-    X(ControlPlane, ListJobs, PB_LIST_JOBS_REQUEST)                                                                    \
-    X(ControlPlane, ListTasks, PB_LIST_TASKS_REQUEST)                                                                  \
-    X(ControlPlane, WhyPending, PB_WHY_PENDING_REQUEST)                                                                \
-    X(ControlPlane, WatchEvents, PB_WATCH_EVENTS_REQUEST)                                                              \
-    X(ControlPlane, GetTask, PB_GET_TASK_REQUEST)                                                                      \
-    X(ControlPlane, ReportTaskStatus, PB_REPORT_TASK_STATUS_REQUEST)                                                   \
-    X(ControlPlane, RegisterQueryResults, PB_REGISTER_QUERY_RESULTS_REQUEST)                                           \
-    X(ShuffleService, RegisterMapOutput, PB_REGISTER_MAP_OUTPUT_REQUEST)                                               \
-    X(HeartbeatService, RegisterWorker, PB_REGISTER_WORKER_REQUEST)                                                    \
-    X(HeartbeatService, Heartbeat, PB_HEARTBEAT_REQUEST)                                                               \
-    X(HeartbeatService, DeregisterWorker, PB_DEREGISTER_WORKER_REQUEST)                                                \
-    X(Cluster, GetLeader, PB_GET_LEADER_REQUEST)                                                                       \
-    X(Cluster, ListNodes, PB_LIST_NODES_REQUEST)                                                                       \
-    X(Cluster, SetNode, PB_SET_NODE_REQUEST)                                                                           \
-    X(Cluster, PutTable, PB_PUT_TABLE_REQUEST)                                                                         \
-    X(Cluster, ListTables, PB_LIST_TABLES_REQUEST)                                                                     \
-    X(Cluster, DeleteTable, PB_DELETE_TABLE_REQUEST)
+    X(ControlPlane, SubmitQuery, PB_SUBMIT_QUERY_REQUEST, SCOPE_SUBMIT)                                                \
+    X(ControlPlane, SubmitTasks, PB_SUBMIT_TASKS_REQUEST, SCOPE_SUBMIT)                                                \
+    X(ControlPlane, GetQueryStatus, PB_GET_QUERY_STATUS_REQUEST, SCOPE_READ)                                           \
+    X(ControlPlane, CancelQuery, PB_CANCEL_QUERY_REQUEST, SCOPE_SUBMIT)                                                \
+    X(ControlPlane, RetryJob, PB_RETRY_JOB_REQUEST, SCOPE_SUBMIT)                                                      \
+    X(ControlPlane, FetchQueryResults, PB_FETCH_QUERY_RESULTS_REQUEST, SCOPE_READ)                                     \
+    X(ControlPlane, ListJobs, PB_LIST_JOBS_REQUEST, SCOPE_READ)                                                        \
+    X(ControlPlane, ListTasks, PB_LIST_TASKS_REQUEST, SCOPE_READ)                                                      \
+    X(ControlPlane, WhyPending, PB_WHY_PENDING_REQUEST, SCOPE_READ)                                                    \
+    X(ControlPlane, WatchEvents, PB_WATCH_EVENTS_REQUEST, SCOPE_READ)                                                  \
+    X(ControlPlane, GetTask, PB_GET_TASK_REQUEST, SCOPE_WORKER)                                                        \
+    X(ControlPlane, ReportTaskStatus, PB_REPORT_TASK_STATUS_REQUEST, SCOPE_WORKER)                                     \
+    X(ControlPlane, RegisterQueryResults, PB_REGISTER_QUERY_RESULTS_REQUEST, SCOPE_WORKER)                             \
+    X(ShuffleService, RegisterMapOutput, PB_REGISTER_MAP_OUTPUT_REQUEST, SCOPE_WORKER)                                 \
+    X(HeartbeatService, RegisterWorker, PB_REGISTER_WORKER_REQUEST, SCOPE_WORKER)                                      \
+    X(HeartbeatService, Heartbeat, PB_HEARTBEAT_REQUEST, SCOPE_WORKER)                                                 \
+    X(HeartbeatService, DeregisterWorker, PB_DEREGISTER_WORKER_REQUEST, SCOPE_WORKER)                                  \
+    X(Cluster, GetLeader, PB_GET_LEADER_REQUEST, SCOPE_NONE)                                                           \
+    X(Cluster, ListNodes, PB_LIST_NODES_REQUEST, SCOPE_READ)                                                           \
+    X(Cluster, SetNode, PB_SET_NODE_REQUEST, SCOPE_ADMIN)                                                              \
+    X(Cluster, GetSnapshot, PB_GET_SNAPSHOT_REQUEST, SCOPE_READ)                                                       \
+    X(Cluster, PutTable, PB_PUT_TABLE_REQUEST, SCOPE_SUBMIT)                                                           \
+    X(Cluster, ListTables, PB_LIST_TABLES_REQUEST, SCOPE_READ)                                                         \
+    X(Cluster, DeleteTable, PB_DELETE_TABLE_REQUEST, SCOPE_SUBMIT)
 
-#define SERVICE_DECLARE(service, method, kind) exchange_fn service__##method;
+#define SERVICE_DECLARE(service, method, kind, scope)                                                                  \
+    exchange_fn service__##method;                                                                                     \
+    extern const struct method_rule method_##method;
 SERVICE_TABLE(SERVICE_DECLARE)
 #undef SERVICE_DECLARE
 
@@ -227,6 +295,7 @@ bool lost_results_has(struct lost_results *lost, const char *job_id);
 /* The event streams (watch.c). */
 struct watch *watch_new(struct service *service);
 void watch_durable(struct watch *watch, const struct row *rows); /* on the loop thread */
+void watch_everything(struct watch *watch);                      /* there may be something new for all of them */
 void watch_demoted(struct watch *watch);                         /* ends those that follow */
 void watch_close(struct watch *watch);                           /* ends all streams */
 void watch_free(struct watch *watch);                            /* NULL ok */

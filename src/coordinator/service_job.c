@@ -106,7 +106,7 @@ static void submit_tasks(struct clerk *clerk, void *context)
     const struct pb_submit_tasks_request *message = exchange->message;
     struct tree_submit tree;
     struct error e = {0};
-    if (rpc_call_is_gone(exchange->rpc)) {
+    if (exchange_is_gone(exchange)) {
         error_set(&e, ERR_CANCELED, "the client has gone");
         exchange_fail(exchange, &e);
         return;
@@ -233,6 +233,7 @@ static void answer_question(struct request *request, const struct reply *reply, 
 void service__ask(struct exchange *exchange, const struct job_question *question)
 {
     exchange->more = arena_copy(&exchange->request->arena, question, sizeof *question);
+    exchange->about = question->job_id;
     exchange->request->read = read_job;
     exchange_send(exchange, answer_question);
 }

@@ -111,7 +111,7 @@ struct option {
 static const struct option known_options[] = {
     {"partitions", LIMIT_PARTITIONS},      {"forced", 0},
     {"single_task_bytes", LIMIT_QUANTITY}, {"broadcast_bytes", LIMIT_QUANTITY},
-    {"partition_bytes", LIMIT_QUANTITY},
+    {"partition_bytes", LIMIT_QUANTITY},   {"tail_bytes", LIMIT_QUANTITY},
 };
 
 static const struct option *find_option(const char *name)
@@ -130,7 +130,7 @@ static enum err check_option(const char *name, const struct json *value, struct 
     uint64_t number = 0;
     if (option == NULL) {
         error_set(e, ERR_INVALID, "options_json: there is no option '%.100s'", name);
-        error_hint(e, "partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes");
+        error_hint(e, "partitions, forced, single_task_bytes, broadcast_bytes, partition_bytes, tail_bytes");
         return ERR_INVALID;
     }
     if (option->most == 0) {
@@ -192,6 +192,9 @@ static enum err write_options(struct buf *out, const struct settings *settings, 
     write_number(out, given, "single_task_bytes", settings->single_task_bytes);
     write_number(out, given, "broadcast_bytes", settings->broadcast_bytes);
     write_number(out, given, "partition_bytes", settings->partition_bytes);
+    if (given != NULL && json_has(given, "tail_bytes")) {
+        write_number(out, given, "tail_bytes", 0);
+    }
     buf_char(out, '}');
     json_free(given);
     return ERR_OK;
@@ -344,7 +347,7 @@ static void submit_query(struct clerk *clerk, void *context)
     const struct pb_submit_query_request *message = exchange->message;
     struct cmd_submit *submit = &request->command.u.submit;
     struct error e = {0};
-    if (rpc_call_is_gone(exchange->rpc)) {
+    if (exchange_is_gone(exchange)) {
         error_set(&e, ERR_CANCELED, "the client has gone");
         exchange_fail(exchange, &e);
         return;

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "coordinator/service_internal.h"
@@ -134,8 +135,7 @@ static void end_relay(struct relay *relay, const struct error *e)
     if (e != NULL) {
         exchange_fail(exchange, e);
     } else {
-        rpc_call_end(exchange->rpc);
-        exchange_drop(exchange);
+        exchange_end(exchange);
     }
 }
 
@@ -231,8 +231,10 @@ static enum err read_remote(struct relay *relay, const struct piece *piece, stru
         return ERR_UNAVAILABLE;
     }
     for (;;) {
+        int64_t began_us = clock_mono_us();
         enum err err = read_once(relay, piece, arena, out, out_n, e);
         if (err == ERR_OK) {
+            metric_observe(&relay->service->metrics.fetch_seconds, (double)(clock_mono_us() - began_us) / 1e6);
             relay->n_failed = 0;
             return ERR_OK;
         }
@@ -384,9 +386,8 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct relay *relay = context;
     struct error e = {0};
     struct arena arena = {0};
-    struct buf bytes = {0};
     const struct buf *chunk = NULL;
-    if (rpc_call_is_gone(relay->exchange->rpc)) {
+    if (exchange_is_gone(relay->exchange)) {
         error_set(&e, ERR_CANCELED, "the client has gone");
     }
     if (e.code != ERR_OK || relay_next(relay, clerk, &chunk, &e) != ERR_OK) {
@@ -396,9 +397,7 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &arena);
     message->payload.data = (uint8_t *)chunk->data;
     message->payload.len = chunk->n;
-    wire_encode(message, &bytes);
-    rpc_call_send(relay->exchange->rpc, bytes.data, bytes.n, chunk_sent, relay);
-    buf_deinit(&bytes);
+    exchange_stream(relay->exchange, message, chunk_sent, relay);
     arena_deinit(&arena);
 }
 
@@ -484,6 +483,7 @@ static void start_relay(struct exchange *exchange, void *context)
 void service__send_rows(struct exchange *exchange)
 {
     const struct pb_fetch_query_results_request *message = exchange->message;
+    exchange->has_rows = true;
     service__ask(exchange, &(struct job_question){
                                .job_id = message->query_id, .read = service__read_pieces, .then = start_relay});
 }

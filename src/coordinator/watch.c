@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/siphash.h"
+#include "coordinator/feed.h"
 #include "coordinator/service_internal.h"
 #include "wire/reply.h"
 
@@ -137,8 +138,7 @@ static void finish(struct stream *stream)
     if (stream->e.code != ERR_OK) {
         exchange_fail(exchange, &stream->e); /* waits for on_gone, which may be looking at the stream */
     } else {
-        rpc_call_end(exchange->rpc);
-        exchange_drop(exchange);
+        exchange_end(exchange);
     }
     arena_deinit(&stream->arena);
     mem_free(stream);
@@ -166,10 +166,7 @@ static void sent(void *context, struct rpc_call *call, bool ok);
 
 static void send_event(struct stream *stream, struct pb_event *event)
 {
-    struct buf bytes = {0};
-    wire_encode(event, &bytes);
-    rpc_call_send(stream->exchange->rpc, bytes.data, bytes.n, sent, stream);
-    buf_deinit(&bytes);
+    exchange_stream(stream->exchange, event, sent, stream);
 }
 
 /* Whoever has the stream sends the next event, or has the next page read. */
@@ -268,6 +265,7 @@ static void read_page(struct clerk *clerk, void *context)
             fail(stream, &e); /* without an error: that was all */
             return;
         }
+        exchange_rest(stream->exchange);
         if (rest(stream)) {
             return;
         }
@@ -303,6 +301,12 @@ void service__WatchEvents(struct exchange *exchange)
     struct watch *watch = exchange->service->watch;
     const struct pb_watch_events_request *message = exchange->message;
     struct error e = {0};
+    if (message->rows) {
+        if (exchange_needs_leader(exchange)) {
+            feed_follow(exchange->service->feed, exchange);
+        }
+        return;
+    }
     struct stream *stream = mem_calloc(1, sizeof *stream);
     stream->watch = watch;
     stream->exchange = exchange;
@@ -316,14 +320,15 @@ void service__WatchEvents(struct exchange *exchange)
     /* In this order: whoever ends the leadership after this look ends the stream, too. */
     if (is_closed) {
         error_set(&e, ERR_UNAVAILABLE, STOPS);
-    } else if (message->follow && coordinator_epoch(atomic_load(&exchange->service->coordinator)) == 0) {
+    } else if (message->follow && exchange->service->observer == NULL &&
+               coordinator_epoch(atomic_load(&exchange->service->coordinator)) == 0) {
         error_set(&e, ERR_PRECONDITION, "this coordinator does not lead, so it has nothing to follow");
     }
     if (e.code != ERR_OK) {
         fail(stream, &e);
         return;
     }
-    rpc_call_on_gone(exchange->rpc, client_gone, stream);
+    exchange_on_gone(exchange, client_gone, stream);
     office_send(watch->service->readers, read_page, stream);
 }
 
@@ -365,6 +370,17 @@ void watch_durable(struct watch *watch, const struct row *rows)
     }
     if (any) {
         wake_topic(watch, watch->all);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void watch_everything(struct watch *watch)
+{
+    size_t cursor = 0;
+    pthread_mutex_lock(&watch->lock);
+    wake_topic(watch, watch->all);
+    for (struct topic *topic; (topic = map_next(&watch->topics, &cursor)) != NULL;) {
+        wake_topic(watch, topic);
     }
     pthread_mutex_unlock(&watch->lock);
 }

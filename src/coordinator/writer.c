@@ -254,20 +254,15 @@ static void commit(struct writer *w, struct flight *flight)
 {
     struct coordinator *c = w->c;
     const struct row *rows = flight->fx.rows;
-    struct batch batch = {
-        .rows = &rows,
-        .n_rows = rows == NULL ? 0 : 1,
-        .payloads = flight->payloads,
-        .n_payloads = flight->n_payloads,
-        .data_sets = flight->data_sets,
-        .n_data_sets = flight->n_data_sets,
-        .inbox_done = flight->inbox_done,
-        .n_inbox_done = flight->n_inbox_done,
-    };
+    struct batch batch = flight_batch(flight, &rows);
+    int64_t began_us = clock_mono_us();
     enum err err = store_commit(w->store, &w->fence, &batch, &w->e);
     if (err != ERR_OK) {
         lose(w, err);
         return;
+    }
+    if (c->options.on_commit != NULL) {
+        c->options.on_commit(c->options.context, clock_mono_us() - began_us, flight->n_carried);
     }
     pthread_mutex_lock(&c->lock);
     c->is_committed = true;

@@ -220,10 +220,12 @@ void core_check(const struct core *core)
     size_t cursor = 0;
     uint64_t leases = 0;
     uint64_t jobs = 0;
+    uint64_t running = 0;
     for (const struct job *job; (job = map_next(&core->jobs, &cursor)) != NULL;) {
         ASSERT(job_find(core, job->id) == job);
         check_job(core, job);
         jobs += !job_state_is_terminal((enum job_state)job->state);
+        running += job->state == JOB_RUNNING;
     }
     cursor = 0;
     for (const struct worker *worker; (worker = map_next(&core->workers, &cursor)) != NULL;) {
@@ -237,4 +239,5 @@ void core_check(const struct core *core)
     }
     ASSERT(leases == core->stats.leases);
     ASSERT(jobs == core->stats.jobs);
+    ASSERT(running == core->stats.jobs_running);
 }

@@ -210,6 +210,7 @@ uint32_t core_why_pending(const struct core *core, const char *job_id, struct ar
 
 struct core_stats {
     uint64_t jobs;                    /* that have not ended */
+    uint64_t jobs_running;            /* of these */
     uint64_t tasks[TASK_STATE_COUNT]; /* of jobs that have not ended */
     uint64_t leases;
     uint64_t assigned_total;

@@ -131,15 +131,15 @@ void core__emit_job(struct core *core, const struct job *job, bool is_new)
     if (is_new) {
         row->priority = job->priority;
         row->stop_on_failure = job->stop_on_failure;
-        row->kind = (enum job_kind)job->kind;
         row->name = core__text(core, job->name);
         row->idempotency_key = core__text(core, job->idempotency_key);
         row->content = job->content;
-        row->submitted_at_ms = job->submitted_at_ms;
         row->parent =
             (struct attempt_ref){.task = {.job_id = core__text(core, job->parent_job), .stage = job->parent_stage},
                                  .attempt = job->parent_attempt};
     }
+    row->kind = (enum job_kind)job->kind;
+    row->submitted_at_ms = job->submitted_at_ms;
     row->state = (enum job_state)job->state;
     row->started_at_ms = job->started_at_ms;
     row->finished_at_ms = job->finished_at_ms;

@@ -143,6 +143,7 @@ void job_mark_running(struct core *core, struct job *job)
 {
     if (job->state == JOB_QUEUED) {
         job->state = JOB_RUNNING;
+        core->stats.jobs_running++;
         job->started_at_ms = core->now_ms;
         core__emit_job(core, job, false);
     }
@@ -222,6 +223,7 @@ static void end_one(struct core *core, struct job *job, enum job_state state, co
         jobqueue_leave(queue);
     }
     core->stats.jobs--;
+    core->stats.jobs_running -= job->state == JOB_RUNNING;
     for (uint32_t s = 0; s < job->n_stages; s++) {
         for (int i = 0; i < TASK_STATE_COUNT; i++) {
             core->stats.tasks[i] -= job->stages[s]->counts[i];

@@ -26,6 +26,7 @@ static void load_job(struct core *core, const struct row_job *row)
     job->started_at_ms = row->started_at_ms;
     job->finished_at_ms = row->finished_at_ms;
     job->state = (uint8_t)row->state;
+    core->stats.jobs_running += job->state == JOB_RUNNING;
     job_index_key(core, job);
     job->parent_job = mem_strdup(row->parent.task.job_id);
     job->parent_stage = row->parent.task.stage;

@@ -512,7 +512,7 @@ static bool reads_from(const struct stage *reader, uint32_t parent)
 {
     const struct job *job = reader->job;
     for (uint32_t i = reader->first_parent; i != EDGE_NONE; i = job->edges[i].next_of_child) {
-        if (job->edges[i].parent == parent && job->edges[i].read != READ_NONE) {
+        if (job->edges[i].parent == parent && (job->edges[i].read != READ_NONE || reader->planning)) {
             return true;
         }
     }

@@ -3,7 +3,8 @@
  *
  * A step emits rows in order; a store applies all rows of a batch in one transaction, later ones over earlier ones.
  * A row holds the whole durable content of its entity under its key, so applying it twice does no harm. Fields marked
- * (new) are set only when `is_new`, and never change afterwards; NULL strings are stored as NULL.
+ * (new) never change afterwards, and but for a job's kind and when it was submitted are set only when `is_new`; NULL
+ * strings are stored as NULL.
  *
  * Loading: the rows of all jobs that have not ended, then their stages, then their tasks, then their leases, map
  * outputs and results; all nodes and one ROW_META at any place. Attempts and events are never loaded. The rows of one

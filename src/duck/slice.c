@@ -233,7 +233,8 @@ static enum err slice(struct arena *arena, const struct ArrowArray *from, const 
     out->buffers = arena_copy(arena, from->buffers, (size_t)from->n_buffers * sizeof(void *));
     move_buffers(arena, out, form, range);
     if (schema->dictionary != NULL && out->null_count != 0) {
-        out->null_count = count_nulls(out); /* of indices, DuckDB takes "unknown" for none, and NULLs for the first entry */
+        out->null_count =
+            count_nulls(out); /* of indices, DuckDB takes "unknown" for none, and NULLs for the first entry */
     }
     int64_t rows = child_rows(form);
     if (rows == 0) {
@@ -249,6 +250,49 @@ static enum err slice(struct arena *arena, const struct ArrowArray *from, const 
         }
     }
     return ERR_OK;
+}
+
+/* DuckDB's vectors. */
+#define VECTOR_ROWS 2048
+
+static int64_t offset_at(const struct ArrowArray *array, struct form form, int64_t row)
+{
+    const void *offsets = array->buffers[1];
+    int64_t at = array->offset + row;
+    return form.width == 8 ? ((const int64_t *)offsets)[at] : ((const int32_t *)offsets)[at];
+}
+
+/*
+ * DuckDB dies of a dictionary's indices with NULLs if there are more of them than rows of a vector: that happens inside of
+ * lists. So this looks for them.
+ */
+static enum err check_indices(const struct ArrowArray *array, const struct ArrowSchema *schema, struct range rows,
+                              struct error *e)
+{
+    struct form form = form_of(schema->format);
+    struct range inner = rows;
+    enum err err = ERR_OK;
+    if (schema->dictionary != NULL) {
+        return rows.n <= VECTOR_ROWS || array->null_count == 0
+                   ? ERR_OK
+                   : error_set(e, ERR_INVALID,
+                               "lists of ENUM with NULLs cannot be passed on; cast them, as in x::VARCHAR[]");
+    }
+    if (array->n_children != schema->n_children || form.layout == LAYOUT_DENSE_UNION) {
+        return ERR_OK; /* slice() says what is wrong with it */
+    }
+    if (form.layout == LAYOUT_OFFSETS && schema->n_children > 0 && rows.n > 0) {
+        inner.start = offset_at(array, form, rows.start);
+        inner.n = offset_at(array, form, rows.start + rows.n) - inner.start;
+    } else if (form.layout == LAYOUT_FIXED_LIST) {
+        inner = (struct range){.start = (array->offset + rows.start) * form.width, .n = rows.n * form.width};
+    } else {
+        inner.start += array->offset;
+    }
+    for (int64_t i = 0; i < schema->n_children && err == ERR_OK; i++) {
+        err = check_indices(array->children[i], schema->children[i], inner, e);
+    }
+    return err;
 }
 
 /* What a slice's parent owns. */
@@ -275,10 +319,14 @@ enum err slice_column(struct slice_whole *whole, const struct ArrowSchema *schem
     if (column >= whole->array.n_children || first + n > whole->array.length) {
         return error_set(e, ERR_INVALID, "an Arrow array has fewer columns or rows than it should have");
     }
+    enum err err = check_indices(whole->array.children[column], schema,
+                                 (struct range){.start = whole->array.offset + first, .n = n}, e);
+    if (err != ERR_OK) {
+        return err;
+    }
     struct slice_owner *owner = mem_calloc(1, sizeof(*owner));
     /* The whole is a struct too, and its own offset goes for its columns. */
-    enum err err =
-        slice(&owner->arena, whole->array.children[column], schema, whole->array.offset + first, n, &owner->child, e);
+    err = slice(&owner->arena, whole->array.children[column], schema, whole->array.offset + first, n, &owner->child, e);
     if (err != ERR_OK) {
         arena_deinit(&owner->arena);
         mem_free(owner);

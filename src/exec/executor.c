@@ -112,6 +112,15 @@ void executor_set_drop_job(const struct executor_set *set, const char *job_id)
     }
 }
 
+void executor_set_each_job(const struct executor_set *set, exec_job_fn *fn, void *context)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->list[i]->each_job != NULL) {
+            set->list[i]->each_job(set->list[i], fn, context);
+        }
+    }
+}
+
 uint32_t executor_set_count(const struct executor_set *set)
 {
     return set->count;

@@ -133,12 +133,17 @@ void exec_outcome_deinit(struct exec_outcome *out);
  */
 void exec_fail(struct exec_outcome *out, bool not_retryable, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* Told of a job. Must not call the executor. */
+typedef void exec_job_fn(void *context, const char *job_id);
+
 struct executor {
     const char *name; /* "command"; what tasks ask for */
     void (*run)(struct executor *executor, const struct exec_task *task, struct exec_stop *stop,
                 struct exec_outcome *out);
     /* The job is over: what was kept for its other tasks can go. NULL: nothing is kept. May be called at any time. */
     void (*drop_job)(struct executor *executor, const char *job_id);
+    /* Names each job of which something is kept, at least once, so that its end is heard of. NULL as for drop_job. */
+    void (*each_job)(struct executor *executor, exec_job_fn *fn, void *context);
     void (*close)(struct executor *executor); /* frees it; NULL: there is nothing to free */
 };
 
@@ -154,6 +159,8 @@ MUST_USE enum err executor_set_add(struct executor_set *set, struct executor *ex
 struct executor *executor_set_find(const struct executor_set *set, const char *name); /* NULL: none */
 /* Tells all of them that a job is over. */
 void executor_set_drop_job(const struct executor_set *set, const char *job_id);
+/* Asks all of them for the jobs of which they keep something; a job may be named more than once. */
+void executor_set_each_job(const struct executor_set *set, exec_job_fn *fn, void *context);
 uint32_t executor_set_count(const struct executor_set *set);
 struct executor *executor_set_at(const struct executor_set *set, uint32_t i);
 

@@ -320,6 +320,11 @@ static void drop_job(struct executor *executor, const char *job_id)
     sql__drop_folders(CONTAINER_OF(executor, struct sql_executor, base), job_id);
 }
 
+static void each_job(struct executor *executor, exec_job_fn *fn, void *context)
+{
+    sql__each_folder_job(CONTAINER_OF(executor, struct sql_executor, base), fn, context);
+}
+
 static void close_sql(struct executor *executor)
 {
     struct sql_executor *sql = CONTAINER_OF(executor, struct sql_executor, base);
@@ -342,7 +347,8 @@ static void close_sql(struct executor *executor)
 struct executor *executor_sql(const struct sql_options *options)
 {
     struct sql_executor *sql = mem_calloc(1, sizeof(*sql));
-    sql->base = (struct executor){.name = "sql", .run = run_sql, .drop_job = drop_job, .close = close_sql};
+    sql->base = (struct executor){
+        .name = "sql", .run = run_sql, .drop_job = drop_job, .each_job = each_job, .close = close_sql};
     sql->options = *options;
     sql->worker_id = mem_strdup(options->worker_id == NULL ? "" : options->worker_id);
     sql->temp_folder = mem_strdup(options->temp_folder);

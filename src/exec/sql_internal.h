@@ -35,6 +35,7 @@
 /* Defaults of the coordinator's settings, for plans that do not say. */
 #define SQL_SINGLE_TASK_BYTES UINT64_C(33554432)
 #define SQL_BROADCAST_BYTES UINT64_C(67108864)
+#define SQL_TAIL_BYTES (4ULL * 1024 * 1024) /* a task reads so much in the time that one more stage takes */
 #define SQL_PARTITION_BYTES UINT64_C(67108864)
 
 /* ---- what runs share ---- */
@@ -191,6 +192,9 @@ MUST_USE enum err sql__publish(struct sql_run *run, const struct physical_publis
 
 /* Removes the folders of a job that is over. `job` NULL: forgets all, and removes none. */
 void sql__drop_folders(struct sql_executor *sql, const char *job);
+
+/* Names the jobs that have folders. */
+void sql__each_folder_job(struct sql_executor *sql, exec_job_fn *fn, void *context);
 
 /* ---- streams that remember why they failed ---- */
 

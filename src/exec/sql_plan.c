@@ -104,9 +104,11 @@ static bool read_options(struct sql_run *run, const struct json *inputs, struct 
                                 .single_task_bytes = SQL_SINGLE_TASK_BYTES,
                                 .partition_bytes = SQL_PARTITION_BYTES,
                                 .is_forced = json_bool(json_get(options, "forced"))};
+    cut->tail_bytes = cut->is_forced ? 0 : SQL_TAIL_BYTES;
     if (!read_option(run, options, "slots", LIMIT_TASKS_PER_JOB, &slots) ||
         !read_option(run, options, "partitions", LIMIT_PARTITIONS, &partitions) ||
         !read_option(run, options, "broadcast_bytes", UINT64_MAX, &cut->broadcast_bytes) ||
+        !read_option(run, options, "tail_bytes", UINT64_MAX, &cut->tail_bytes) ||
         !read_option(run, options, "single_task_bytes", UINT64_MAX, &cut->single_task_bytes) ||
         !read_option(run, options, "partition_bytes", UINT64_MAX, &cut->partition_bytes)) {
         return false;

@@ -45,6 +45,38 @@ static struct physical_plan *with_job_stages(const struct physical_plan *plan, s
     return copy;
 }
 
+/*
+ * If all that is left is one task, and what it reads are the sources of this one, its position, so that it can be run at
+ * once; else PHYSICAL_NO_STAGE.
+ */
+static uint32_t find_last_task(const struct sql_run *run, const struct physical_plan *plan, struct arena *arena)
+{
+    uint32_t *stages = NULL;
+    bool *is_whole = NULL;
+    uint32_t last = PHYSICAL_NO_STAGE;
+    uint32_t n_due = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        bool is_due = plan->stages[i].job_stage == PHYSICAL_NOT_ADDED;
+        last = is_due ? i : last;
+        n_due += is_due;
+    }
+    if (n_due != 1 || physical_is_waiting(plan, last) || physical_tasks(plan, last) != 1 ||
+        physical_required_op(&plan->stages[last]) != NULL || plan->stages[last].publish.to != NULL) {
+        return PHYSICAL_NO_STAGE;
+    }
+    uint32_t n = physical_parents(plan, last, arena, &stages, &is_whole);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_tasks = physical_tasks(plan, stages[i]);
+        for (uint32_t t = 0; t < n_tasks; t++, at++) {
+            if (at >= run->task->n_sources || run->task->sources[at].stage != plan->stages[stages[i]].job_stage) {
+                return PHYSICAL_NO_STAGE;
+            }
+        }
+    }
+    return at == run->task->n_sources ? last : PHYSICAL_NO_STAGE;
+}
+
 void sql__refine(struct sql_run *run, const struct physical_plan *plan)
 {
     struct arena arena = {0};
@@ -58,6 +90,12 @@ void sql__refine(struct sql_run *run, const struct physical_plan *plan)
     struct refine_options options = {.partition_bytes = SQL_PARTITION_BYTES};
     struct physical_plan *next = query_refine(known, sizes, &options, &arena);
     next->first_job_stage = (uint32_t)run->task->stage + 1;
-    (void)sql__write_plan(run, next);
+    uint32_t last = find_last_task(run, next, &arena);
+    if (sql__write_plan(run, next) && last != PHYSICAL_NO_STAGE) {
+        sql__run_stage(run, next, last, 0);
+        if (!run->out->is_success) {
+            buf_deinit(&run->out->plan);
+        }
+    }
     arena_deinit(&arena);
 }

@@ -175,6 +175,15 @@ void sql__drop_folders(struct sql_executor *sql, const char *job)
     }
 }
 
+void sql__each_folder_job(struct sql_executor *sql, exec_job_fn *fn, void *context)
+{
+    (void)pthread_mutex_lock(&sql->mutex);
+    LIST_EACH(node, &sql->folders) {
+        fn(context, CONTAINER_OF(node, struct job_folder, link)->job);
+    }
+    (void)pthread_mutex_unlock(&sql->mutex);
+}
+
 /* ---- one file ---- */
 
 enum err sql__file_begin(struct sql_run *run, const struct physical_stage *stage, struct arena *arena,

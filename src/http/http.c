@@ -1,7 +1,6 @@
 #include "http/http.h"
 
 #include <arpa/inet.h>
-#include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,27 +9,13 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "http/http_internal.h"
 
 #define BODY_BYTES_MAX (1024 * 1024)
 #define CONNECTIONS_MAX 256
 #define IDLE_SECONDS 60
-#define ADDRESS_BYTES 300
-
-struct http_server {
-    struct MHD_Daemon *daemon;
-    const struct http_route *routes;
-    uint32_t n_routes;
-    void *context;
-    size_t body_bytes_max;
-    char address[ADDRESS_BYTES];
-};
-
-struct http_request {
-    struct MHD_Connection *connection;
-    const char *path;
-    struct buf body;
-    bool is_too_long;
-};
+#define PULSE_MS 15000
+#define CONNECTION_BYTES ((size_t)96 * 1024) /* of memory for one: headers, and what is on its way out */
 
 /* ---- routes ---- */
 
@@ -46,12 +31,11 @@ static bool path_fits(const char *pattern, const char *path)
 static const struct http_route *find_route(const struct http_server *server, const char *method, const char *path,
                                            bool *out_known)
 {
-    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     *out_known = false;
     for (uint32_t i = 0; i < server->n_routes; i++) {
         if (path_fits(server->routes[i].path, path)) {
             *out_known = true;
-            if (strcmp(server->routes[i].method, wanted) == 0) {
+            if (strcmp(server->routes[i].method, method) == 0) {
                 return &server->routes[i];
             }
         }
@@ -68,9 +52,11 @@ void http_answer_error(struct http_answer *answer, const struct error *e)
     buf_reset(&answer->body);
     buf_format(&answer->body, "{\"error\":{\"code\":\"%s\",\"message\":", err_name(e->code));
     json_write_text(&answer->body, e->message);
+    buf_text(&answer->body, ",\"detail\":null,\"hint\":");
     if (e->hint[0] != '\0') {
-        buf_text(&answer->body, ",\"hint\":");
         json_write_text(&answer->body, e->hint);
+    } else {
+        buf_text(&answer->body, "null");
     }
     buf_text(&answer->body, "}}\n");
 }
@@ -83,28 +69,59 @@ static void refuse(struct http_answer *answer, int status, enum err code, const 
     answer->status = status;
 }
 
-static enum MHD_Result send_answer(struct MHD_Connection *connection, const struct http_answer *answer)
+/* NULL, if there is no memory for it, makes libmicrohttpd close the connection. */
+static enum MHD_Result queue(struct MHD_Connection *connection, const struct http_answer *answer,
+                             struct MHD_Response *response)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        answer->body.n, answer->body.data == NULL ? (void *)(uintptr_t) "" : answer->body.data, MHD_RESPMEM_MUST_COPY);
     enum MHD_Result result = MHD_NO;
     if (response != NULL) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
         (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        if (answer->header != NULL) {
+            (void)MHD_add_response_header(response, answer->header, answer->header_value);
+        }
         result = MHD_queue_response(connection, (unsigned)answer->status, response);
         MHD_destroy_response(response);
     }
     return result;
 }
 
-static enum MHD_Result serve(const struct http_server *server, struct http_request *request, const char *method)
+/* Takes the body over: it is freed when it has been sent. */
+static enum MHD_Result send_answer(struct MHD_Connection *connection, struct http_answer *answer)
+{
+    if (answer->body.data == NULL) {
+        buf_text(&answer->body, "");
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback(answer->body.n, answer->body.data, mem_free);
+    if (response == NULL) {
+        buf_deinit(&answer->body);
+    }
+    answer->body = (struct buf){0};
+    return queue(connection, answer, response);
+}
+
+static bool is_closing(struct http_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    bool is_it = server->is_closing;
+    pthread_mutex_unlock(&server->lock);
+    return is_it;
+}
+
+static enum MHD_Result serve(struct http_server *server, struct http_request *request)
 {
     struct http_answer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     bool is_known;
-    const struct http_route *route = find_route(server, method, request->path, &is_known);
-    if (request->is_too_long) {
+    const struct http_route *route = find_route(server, request->method, request->path, &is_known);
+    if (is_closing(server)) {
+        refuse(&answer, MHD_HTTP_SERVICE_UNAVAILABLE, ERR_UNAVAILABLE, "this server stops");
+    } else if (request->is_too_long) {
         refuse(&answer, MHD_HTTP_CONTENT_TOO_LARGE, ERR_EXHAUSTED, "the body is too long");
+    } else if (request->is_too_much) {
+        refuse(&answer, MHD_HTTP_SERVICE_UNAVAILABLE, ERR_BUSY,
+               "too many large requests are being served at this moment: try again");
     } else if (route != NULL) {
         route->handler(server->context, request, &answer);
     } else if (is_known) {
@@ -112,36 +129,72 @@ static enum MHD_Result serve(const struct http_server *server, struct http_reque
     } else {
         refuse(&answer, MHD_HTTP_NOT_FOUND, ERR_NOT_FOUND, "there is no such path");
     }
-    enum MHD_Result result = send_answer(request->connection, &answer);
-    buf_deinit(&answer.body);
-    return result;
+    if (request->is_deferred) {
+        return MHD_YES; /* there is another call when it has been resumed */
+    }
+    return send_answer(request->connection, &answer);
 }
 
-/* Called first with the head of a request, then for each piece of its body, then once more: then it is complete. */
+/* A deferred request that has been resumed: its answer is there. */
+static enum MHD_Result serve_later(struct http_request *request)
+{
+    return request->is_stream ? queue(request->connection, &request->answer, http__stream_response(request))
+                              : send_answer(request->connection, &request->answer);
+}
+
+static void drop_body(struct http_request *request)
+{
+    atomic_fetch_sub(&request->server->bodies_bytes, request->body.n);
+    buf_deinit(&request->body);
+}
+
+static void take_piece(struct http_request *request, const char *piece, size_t n)
+{
+    struct http_server *server = request->server;
+    if (request->is_too_long || request->is_too_much) {
+        return; /* read to its end, so that the client sees the answer */
+    }
+    buf_append(&request->body, piece, n);
+    size_t all = atomic_fetch_add(&server->bodies_bytes, n) + n;
+    request->is_too_long = request->body.n > server->body_bytes_max;
+    request->is_too_much = server->bodies_bytes_max > 0 && all > server->bodies_bytes_max;
+    if (request->is_too_long || request->is_too_much) {
+        drop_body(request);
+    }
+}
+
+/*
+ * Called first with the head of a request, then for each piece of its body, then once more: then it is complete. For
+ * deferred ones again, when their connection has been resumed.
+ */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *piece, size_t *n, void **state)
 {
-    const struct http_server *server = context;
     struct http_request *request = *state;
     UNUSED(version);
     if (request == NULL) {
         request = mem_calloc(1, sizeof *request);
+        request->server = context;
         request->connection = connection;
+        request->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
         *state = request;
         return MHD_YES;
     }
     if (*n > 0) {
-        if (request->body.n + *n > server->body_bytes_max) {
-            request->is_too_long = true;
-            buf_deinit(&request->body);
-        } else if (!request->is_too_long) {
-            buf_append(&request->body, piece, *n);
-        }
+        take_piece(request, piece, *n);
         *n = 0;
         return MHD_YES;
     }
     request->path = url;
-    return serve(server, request, method);
+    return request->is_deferred ? serve_later(request) : serve(request->server, request);
+}
+
+void http__request_free(struct http_request *request)
+{
+    drop_body(request);
+    buf_deinit(&request->answer.body);
+    buf_deinit(&request->chunk);
+    mem_free(request);
 }
 
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
@@ -151,14 +204,20 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     UNUSED(context);
     UNUSED(connection);
     UNUSED(why);
-    if (request != NULL) {
-        buf_deinit(&request->body);
-        mem_free(request);
-        *state = NULL;
+    *state = NULL;
+    if (request != NULL && request->is_deferred) {
+        http__completed(request);
+    } else if (request != NULL) {
+        http__request_free(request);
     }
 }
 
 /* ---- requests ---- */
+
+const char *http_request_method(const struct http_request *request)
+{
+    return request->method;
+}
 
 const char *http_request_path(const struct http_request *request)
 {
@@ -179,6 +238,24 @@ const void *http_request_body(const struct http_request *request, size_t *out_n)
 {
     *out_n = request->body.n;
     return request->body.data;
+}
+
+struct query_walk {
+    http_query_fn *fn;
+    void *context;
+};
+
+static enum MHD_Result visit_query(void *context, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    const struct query_walk *walk = context;
+    UNUSED(kind);
+    return walk->fn(walk->context, key, value == NULL ? "" : value) ? MHD_YES : MHD_NO;
+}
+
+void http_request_each_query(struct http_request *request, http_query_fn *fn, void *context)
+{
+    struct query_walk walk = {fn, context};
+    (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, visit_query, &walk);
 }
 
 /* ---- starting and stopping ---- */
@@ -212,6 +289,53 @@ static void write_address(struct http_server *server, const char *listen)
              info == NULL ? 0u : (unsigned)info->port);
 }
 
+static struct MHD_Daemon *start_daemon(struct http_server *server, const struct http_server_options *options,
+                                       const struct addrinfo *address)
+{
+    bool has_tls = options->tls_cert_pem != NULL;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                     (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0) | (has_tls ? MHD_USE_TLS : 0);
+    intptr_t threads = options->threads > 1 ? (intptr_t)options->threads : 0; /* a pool of one is no pool */
+    intptr_t connections = options->connections_max > 0 ? (intptr_t)options->connections_max : CONNECTIONS_MAX;
+    struct MHD_OptionItem items[] = {
+        {MHD_OPTION_CONNECTION_LIMIT, connections, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)CONNECTION_BYTES, NULL},
+        {MHD_OPTION_THREAD_POOL_SIZE, threads, NULL},
+        {has_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)(uintptr_t)options->tls_cert_pem},
+        {has_tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)(uintptr_t)options->tls_key_pem},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR, address->ai_addr,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+}
+
+static struct http_server *server_new(const struct http_server_options *options)
+{
+    struct http_server *server = mem_calloc(1, sizeof *server);
+    pthread_condattr_t monotonic;
+    server->routes = options->routes;
+    server->n_routes = options->n_routes;
+    server->context = options->context;
+    server->body_bytes_max = options->body_bytes_max > 0 ? options->body_bytes_max : BODY_BYTES_MAX;
+    server->bodies_bytes_max = options->bodies_bytes_max;
+    server->pulse_ms = options->pulse_ms > 0 ? options->pulse_ms : PULSE_MS;
+    list_init(&server->streams);
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return server;
+}
+
+static void server_free(struct http_server *server)
+{
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->lock);
+    mem_free(server);
+}
+
 enum err http_server_open(const struct http_server_options *options, struct http_server **out, struct error *e)
 {
     struct addrinfo *address = NULL;
@@ -220,26 +344,21 @@ enum err http_server_open(const struct http_server_options *options, struct http
         return err;
     }
     ASSERT(address != NULL);
-    struct http_server *server = mem_calloc(1, sizeof *server);
-    server->routes = options->routes;
-    server->n_routes = options->n_routes;
-    server->context = options->context;
-    server->body_bytes_max = options->body_bytes_max > 0 ? options->body_bytes_max : BODY_BYTES_MAX;
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    unsigned threads = options->threads > 1 ? options->threads : 0; /* a pool of one is no pool */
-    server->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR, address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        options->connections_max > 0 ? options->connections_max : (unsigned)CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, threads, MHD_OPTION_END);
+    struct http_server *server = server_new(options);
+    server->daemon = start_daemon(server, options, address);
     freeaddrinfo(address);
     if (server->daemon == NULL) {
-        mem_free(server);
-        error_set(e, ERR_UNAVAILABLE, "cannot listen on %.80s", options->listen);
-        error_hint(e, "another process may use the port");
+        server_free(server);
+        error_set(e, ERR_UNAVAILABLE, "cannot serve HTTP on %.80s", options->listen);
+        error_hint(e, "%s",
+                   options->tls_cert_pem != NULL
+                       ? "another process may use the port, or the certificate is not its key's"
+                       : "another process may use the port");
         return ERR_UNAVAILABLE;
     }
     write_address(server, options->listen);
+    int failed = pthread_create(&server->pulse, NULL, http__pulse, server);
+    ASSERT(failed == 0);
     *out = server;
     return ERR_OK;
 }
@@ -251,8 +370,22 @@ const char *http_server_address(const struct http_server *server)
 
 void http_server_close(struct http_server *server)
 {
-    if (server != NULL) {
-        MHD_stop_daemon(server->daemon);
-        mem_free(server);
+    if (server == NULL) {
+        return;
     }
+    pthread_mutex_lock(&server->lock);
+    server->is_closing = true;
+    pthread_cond_broadcast(&server->changed);
+    while (server->n_suspended > 0) { /* libmicrohttpd must not be stopped with these */
+        pthread_cond_wait(&server->changed, &server->lock);
+    }
+    pthread_mutex_unlock(&server->lock);
+    MHD_stop_daemon(server->daemon);
+    pthread_mutex_lock(&server->lock);
+    while (server->n_held > 0) {
+        pthread_cond_wait(&server->changed, &server->lock);
+    }
+    pthread_mutex_unlock(&server->lock);
+    pthread_join(server->pulse, NULL);
+    server_free(server);
 }

@@ -5,10 +5,15 @@
  *     metric_value(out, "capstan_leases", NULL, 12);
  *     metric_value(out, "capstan_tasks", "state=\"queued\"", 5);
  *
- * Ownership: the buffer is the caller's. Threads: any, each with its own buffer.
+ * A histogram counts values where they happen, by any thread, at the price of two atomic additions.
+ *
+ * Ownership: the buffer is the caller's, and so is a histogram. Threads: any, each with its own buffer.
  */
 #ifndef CAPSTAN_HTTP_METRIC_H
 #define CAPSTAN_HTTP_METRIC_H
+
+#include <stdatomic.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 
@@ -21,5 +26,21 @@ void metric_family(struct buf *out, const char *name, enum metric_kind kind, con
 
 /* `labels` may be NULL. */
 void metric_value(struct buf *out, const char *name, const char *labels, double value);
+
+#define METRIC_BOUNDS_MAX 16
+
+/* Set `bounds` (ascending, a constant) and `n_bounds`; all else begins with zero. */
+struct metric_histogram {
+    const double *bounds;
+    uint32_t n_bounds;
+    _Atomic uint64_t counts[METRIC_BOUNDS_MAX + 1]; /* of values up to each bound and above the one before; the rest */
+    _Atomic uint64_t sum_millionths;
+};
+
+/* Counts a value, which is not negative. */
+void metric_observe(struct metric_histogram *histogram, double value);
+
+/* Writes the histogram's values, after its family. */
+void metric_histogram(struct buf *out, const char *name, struct metric_histogram *histogram);
 
 #endif

@@ -57,8 +57,9 @@ enum err bench_start(struct bench *bench, const struct bench_shape *shape, struc
                                           .settings = bench->settings,
                                           .n_settings = bench->n_settings};
         err = private_start(&cli->arena, &options, &bench->cluster, e);
-        bench->client =
-            (struct client_options){.servers = bench->cluster.address, .patience_ms = cli_number(cli, "timeout")};
+        bench->client = (struct client_options){.servers = bench->cluster.address,
+                                                .token = bench->cluster.token,
+                                                .patience_ms = cli_number(cli, "timeout")};
     }
     if (err == ERR_OK) {
         count_workers(bench);
@@ -175,9 +176,9 @@ static double tree_cpu_ms(int pid, int depth)
     double ticks = 0;
     read_proc(text, sizeof text, "stat", pid);
     char *p = strrchr(text, ')'); /* the name before it may have anything in it */
-    for (int field = 2; p != NULL && field < 15; field++) {
+    for (int field = 3; p != NULL && field <= 15; field++) {
         p = strchr(p + 1, ' ');
-        ticks += p != NULL && (field == 12 || field == 13) ? strtod(p, NULL) : 0;
+        ticks += p != NULL && field >= 14 ? strtod(p, NULL) : 0; /* 14 in user space, 15 in the kernel */
     }
     double ms = ticks * 1000 / (double)sysconf(_SC_CLK_TCK);
     snprintf(text, sizeof text, "task/%d/children", pid);

@@ -110,7 +110,7 @@ static enum err take_turn(struct sql_bench *b, uint32_t query, uint32_t who, uin
 {
     const struct contender *c = &b->contenders[who];
     struct query_figures *f = &b->figures[query];
-    struct query_run run;
+    struct query_run run = {0};
     struct query_times times;
     double before_ms = cpu_ms(c);
     enum err err = run_once(b, c, b->queries[query].sql, &run, e);
@@ -158,7 +158,7 @@ static enum err measure_query(struct sql_bench *b, uint32_t query, struct error 
 static enum err measure_trivial(struct sql_bench *b, struct error *e)
 {
     const struct contender *c = &b->contenders[b->n_contenders - 1];
-    struct query_run run;
+    struct query_run run = {0};
     enum err err = ERR_OK;
     for (uint32_t i = 0; i < TRIVIAL_WARM_UPS + TRIVIAL_RUNS && err == ERR_OK; i++) {
         err = run_once(b, c, "select 42", &run, e);
@@ -402,11 +402,6 @@ static enum err choose_queries(struct sql_bench *b, struct error *e)
 static enum err read_options(struct sql_bench *b, struct error *e)
 {
     struct cli *cli = b->bench->cli;
-    if (cli_is_given(cli, "server")) {
-        error_set(e, ERR_INVALID, "bench: sql: would add tables to the cluster of --server");
-        error_hint(e, "leave out --server (CAPSTAN_SERVER): it starts a private cluster");
-        return ERR_INVALID;
-    }
     if (cli_flag(cli, "single") && cli_flag(cli, "gain")) {
         return error_set(e, ERR_INVALID, "bench: --single and --gain: choose one of them");
     }
@@ -417,7 +412,14 @@ static enum err read_options(struct sql_bench *b, struct error *e)
     b->is_forced = cli_flag(cli, "forced");
     b->repeat = (uint32_t)cli_number(cli, "repeat");
     enum err err = read_scale(b, e);
-    return err == ERR_OK ? choose_queries(b, e) : err;
+    if (err == ERR_OK) {
+        err = choose_queries(b, e);
+    }
+    if (err == ERR_OK && cli_is_given(cli, "server")) {
+        err = error_set(e, ERR_INVALID, "bench: sql: would add tables to the cluster of --server");
+        error_hint(e, "leave out --server (CAPSTAN_SERVER): it starts a private cluster");
+    }
+    return err;
 }
 
 /* ---- contenders ---- */

@@ -12,7 +12,9 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "cli/client.h"
+#include "cli/tokens.h"
 #include "main/folder.h"
 
 extern char **environ;
@@ -40,18 +42,19 @@ char *const *private_environment(struct arena *arena)
     return out;
 }
 
-/* The same with the store, whose address may have a password in it and so is no argument. */
-static char *const *environment_of(struct arena *arena, const char *store)
+/* The same with the token and with the store, whose address may have a password in it: neither can be an argument. */
+static char *const *environment_of(struct arena *arena, const char *store, const char *token)
 {
     char *const *clean = private_environment(arena);
     size_t n = 0;
     while (clean[n] != NULL) {
         n++;
     }
-    char **out = arena_alloc(arena, (n + 2) * sizeof *out);
+    char **out = arena_alloc(arena, (n + 3) * sizeof *out);
     memcpy(out, clean, n * sizeof *out);
     out[n] = arena_format(arena, "CAPSTAN_STORE=%s", store);
-    out[n + 1] = NULL;
+    out[n + 1] = arena_format(arena, "CAPSTAN_TOKEN=%s", token);
+    out[n + 2] = NULL;
     return out;
 }
 
@@ -62,7 +65,6 @@ static char *const *arguments_of(struct arena *arena, const struct private_optio
     argv[n++] = "capstan";
     argv[n++] = "up";
     argv[n++] = "--json";
-    argv[n++] = "--no-auth";
     argv[n++] = arena_format(arena, "--data=%s", folder);
     argv[n++] = "--listen=127.0.0.1:0";
     argv[n++] = arena_format(arena, "--workers=%u", options->workers);
@@ -139,12 +141,19 @@ enum err private_start(struct arena *arena, const struct private_options *option
                        struct error *e)
 {
     *out = (struct private_cluster){.up.output = -1};
+    char *token = arena_alloc(arena, TOKEN_DIGITS + 1);
+    random_hex(token, TOKEN_DIGITS);
     enum err err = folder_make_temporary(arena, &out->folder, e);
+    if (err == ERR_OK) {
+        out->token = token;
+        out->token_file = arena_format(arena, "%s/token", out->folder);
+        err = token_write(arena, out->token_file, token, NULL, e);
+    }
     if (err != ERR_OK) {
         return err;
     }
     out->store = options->store != NULL ? options->store : arena_format(arena, "sqlite:%s/state.db", out->folder);
-    member_init(&out->up, "up", arguments_of(arena, options, out->folder), environment_of(arena, out->store));
+    member_init(&out->up, "up", arguments_of(arena, options, out->folder), environment_of(arena, out->store, token));
     out->up.is_prefixed = true;
     out->up.log_path = arena_format(arena, "%s/up.log", out->folder);
     err = member_start(&out->up, e);
@@ -153,7 +162,7 @@ enum err private_start(struct arena *arena, const struct private_options *option
 
 enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source, struct error *e)
 {
-    struct client_options options = {.servers = cluster->address, .patience_ms = CALL_MS_MAX};
+    struct client_options options = {.servers = cluster->address, .token = cluster->token, .patience_ms = CALL_MS_MAX};
     struct client *client = NULL;
     struct arena arena = {0};
     struct pb_put_table_request *request = wire_new(PB_PUT_TABLE_REQUEST, &arena);

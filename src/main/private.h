@@ -29,7 +29,9 @@ struct private_cluster {
     struct member up;
     const char *folder;
     const char *store;
-    const char *address; /* NULL: it is not ready */
+    const char *address;    /* NULL: it is not ready */
+    const char *token;      /* which it asks for: other users of the machine have no business there */
+    const char *token_file; /* the same in a file */
 };
 
 /*

@@ -20,6 +20,33 @@ static void set_up_log(struct cli *cli)
     log_setup(level, cli->wants_json || strcmp(cli_text(cli, "log-format"), "json") == 0);
 }
 
+/* `up` makes a token if it is given none. */
+static bool has_tokens(struct cli *cli)
+{
+    return verb_option_find(cli->verb, "auth-tokens") >= 0 &&
+           (cli_text(cli, "auth-tokens") != NULL || strcmp(cli->verb->name, "up") == 0);
+}
+
+/* What switches tokens off is for this machine alone. */
+static enum err check_no_auth(struct cli *cli, struct error *e)
+{
+    if (verb_option_find(cli->verb, "no-auth") < 0 || !cli_flag(cli, "no-auth")) {
+        return ERR_OK;
+    }
+    const char *http = verb_option_find(cli->verb, "http") >= 0 ? cli_text(cli, "http") : NULL;
+    bool is_own = address_is_loopback(cli_text(cli, "listen"));
+    if (!is_own || (http != NULL && !address_is_loopback(http))) {
+        error_set(e, ERR_INVALID, "--no-auth is for addresses of this machine only, not for %s",
+                  is_own ? http : cli_text(cli, "listen"));
+        error_hint(e, "leave it out, or listen on 127.0.0.1");
+        return ERR_INVALID;
+    }
+    if (cli_text(cli, "auth-tokens") != NULL) {
+        return error_set(e, ERR_INVALID, "--no-auth and --auth-tokens contradict each other");
+    }
+    return ERR_OK;
+}
+
 /* The one place that keeps every process that listens from being open to other machines by accident. */
 static enum err check_one(struct cli *cli, const char *option, bool can_tls, struct error *e)
 {
@@ -29,6 +56,8 @@ static enum err check_one(struct cli *cli, const char *option, bool can_tls, str
     struct listen_rule rule = {.address = cli_text(cli, option),
                                .can_tls = can_tls,
                                .has_tls = can_tls && cli_text(cli, "tls-cert") != NULL,
+                               .needs_tokens = verb_option_find(cli->verb, "auth-tokens") >= 0,
+                               .has_tokens = has_tokens(cli),
                                .is_insecure = cli_flag(cli, "insecure")};
     return address_check_listen(&rule, e);
 }
@@ -49,9 +78,13 @@ static enum err check_listen(struct cli *cli, struct error *e)
 {
     enum err err = check_one(cli, "listen", verb_option_find(cli->verb, "tls-cert") >= 0, e);
     if (err == ERR_OK) {
+        err = check_no_auth(cli, e);
+    }
+    if (err == ERR_OK) {
         err = check_advertise(cli, e);
     }
-    return err == ERR_OK ? check_one(cli, "http", false, e) : err;
+    /* A worker's health and metrics go without TLS; the API of a coordinator has that of its other door. */
+    return err == ERR_OK ? check_one(cli, "http", verb_option_find(cli->verb, "auth-tokens") >= 0, e) : err;
 }
 
 static int print_help(struct cli *cli)

@@ -11,7 +11,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "cli/client.h"
 #include "coordinator/service.h"
+#include "main/keys.h"
 #include "main/verbs.h"
 #include "store/store.h"
 
@@ -112,7 +114,7 @@ static const char *default_node_id(struct arena *arena)
 }
 
 /* Until a signal comes, or another is found to lead where this one must. */
-static int serve(struct cli *cli, const struct service_options *options, const sigset_t *signals)
+static int serve(struct cli *cli, const struct service_options *options, struct keys *keys, const sigset_t *signals)
 {
     struct service *service = NULL;
     struct error e = {0};
@@ -120,9 +122,15 @@ static int serve(struct cli *cli, const struct service_options *options, const s
     if (service_start(options, &service, &e) != ERR_OK) {
         return cli_fail(cli, &e);
     }
-    log_info("listen", "serving on %s, store %s", service_address(service),
-             store_url_text(options->store_url, &cli->arena));
+    log_info("listen", "serving on %s, %s %s", service_address(service),
+             options->follow != NULL ? "following" : "store",
+             options->follow != NULL ? options->follow : store_url_text(options->store_url, &cli->arena));
+    if (service_http_address(service) != NULL) {
+        log_info("http", "the HTTP API is at http%s://%s", options->tls.cert_pem != NULL ? "s" : "",
+                 service_http_address(service));
+    }
     while (!signaled(signals, LOOK_MS)) {
+        keys_look(keys, service);
         if (service_gave_up(service, &e)) {
             bool is_file = strncmp(options->store_url, "sqlite:", 7) == 0;
             error_set(&e, ERR_PRECONDITION, "%s%s", is_file ? "" : "another coordinator leads already: ", e.message);
@@ -151,12 +159,55 @@ static const char *whole_path(const char *path, struct arena *arena)
     return arena_format(arena, "%s/%s", here, path);
 }
 
+/* Whom it trusts, and how it shows workers that it is their coordinator. */
+static enum err read_keys(struct cli *cli, struct keys *keys, struct service_options *out, struct error *e)
+{
+    struct client_options credentials = {0};
+    enum err err = keys_open(cli, keys, e);
+    if (err == ERR_OK) {
+        err = cli_credentials(cli, &credentials, e);
+    }
+    out->auth = keys->auth;
+    out->tls = keys_tls(keys);
+    out->to_workers = (struct rpc_channel_options){.token = credentials.token,
+                                                   .tls = cli_flag(cli, "tls") || cli_text(cli, "tls-ca") != NULL,
+                                                   .tls_ca_pem = credentials.tls_ca_pem,
+                                                   .tls_cert_pem = credentials.tls_cert_pem,
+                                                   .tls_key_pem = credentials.tls_key_pem};
+    return err;
+}
+
+/* An observer has somebody to follow and no store; all others have a store. */
+static enum err check_role(struct cli *cli, struct service_options *out, struct error *e)
+{
+    bool is_observer = strcmp(cli_text(cli, "role"), "observer") == 0;
+    if (is_observer && !cli_is_given(cli, "follow")) {
+        error_set(e, ERR_INVALID, "--role observer: there is nobody to follow");
+        error_hint(e, "give --follow HOST:PORT[,...]: where coordinators listen");
+        return ERR_INVALID;
+    }
+    if (!is_observer && cli_is_given(cli, "follow")) {
+        error_set(e, ERR_INVALID, "--follow is for observers");
+        error_hint(e, "add --role observer, or leave it out");
+        return ERR_INVALID;
+    }
+    if (is_observer && cli_is_given(cli, "store")) {
+        error_set(e, ERR_INVALID, "--store: an observer has no store, it follows a leader");
+        error_hint(e, "leave out --store (or CAPSTAN_STORE), or use --role auto");
+        return ERR_INVALID;
+    }
+    out->follow = is_observer ? cli_text(cli, "follow") : NULL;
+    return ERR_OK;
+}
+
 int verb_coordinator(struct cli *cli)
 {
+    struct keys keys = {0};
     struct service_options options = {.store_url = cli_text(cli, "store"),
                                       .node_id = cli_text(cli, "node-id"),
                                       .listen = cli_text(cli, "listen"),
                                       .advertise = cli_text(cli, "advertise"),
+                                      .http = cli_text(cli, "http"),
                                       .warehouse = whole_path(cli_text(cli, "warehouse"), &cli->arena),
                                       .must_lead = strcmp(cli_text(cli, "role"), "leader") == 0};
     if (strncmp(options.store_url, "sqlite:", 7) == 0) {
@@ -170,12 +221,14 @@ int verb_coordinator(struct cli *cli)
         error_set(&e, ERR_INVALID, "cannot make the folder %s: %s", options.warehouse, strerror(errno));
         return cli_fail(cli, &e);
     }
-    if (read_settings(cli, &options.settings, &e) != ERR_OK ||
-        prepare_store(options.store_url, cli_number(cli, "store-wait"), &signals, &cli->arena, &e) != ERR_OK) {
-        return cli_fail(cli, &e);
-    }
     if (options.node_id == NULL) {
         options.node_id = default_node_id(&cli->arena);
     }
-    return serve(cli, &options, &signals);
+    bool is_good = check_role(cli, &options, &e) == ERR_OK && read_settings(cli, &options.settings, &e) == ERR_OK &&
+                   read_keys(cli, &keys, &options, &e) == ERR_OK &&
+                   (options.follow != NULL || prepare_store(options.store_url, cli_number(cli, "store-wait"), &signals,
+                                                            &cli->arena, &e) == ERR_OK);
+    int code = is_good ? serve(cli, &options, &keys, &signals) : cli_fail(cli, &e);
+    keys_close(&keys);
+    return code;
 }

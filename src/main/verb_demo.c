@@ -92,8 +92,16 @@ static int show_tree(struct cli *cli, const struct private_cluster *cluster)
     if (write_tree(cli, cluster->folder, &path, &e) != ERR_OK) {
         return cli_fail(cli, &e);
     }
-    char *argv[] = {"capstan", "run", (char *)path, "--server", (char *)cluster->address, NULL, NULL};
-    argv[5] = cli->wants_json ? "--json" : NULL;
+    char *argv[] = {"capstan",
+                    "run",
+                    (char *)path,
+                    "--server",
+                    (char *)cluster->address,
+                    "--token-file",
+                    (char *)cluster->token_file,
+                    NULL,
+                    NULL};
+    argv[7] = cli->wants_json ? "--json" : NULL;
     return run_verb(cli, argv);
 }
 
@@ -121,10 +129,18 @@ static int show_query(struct cli *cli, const struct private_cluster *cluster)
         ". This query reads them on both workers,\nwhich send each other the rows that belong together:\n\n");
     fprintf(cli->err, "%s\n\n", demo_sales_query);
     began_ms = clock_mono_ms();
-    char *argv[] = {
-        "capstan",   "sql", (char *)demo_sales_query, "--server", (char *)cluster->address, "--output", NULL,
-        "--analyze", NULL};
-    argv[6] = cli->wants_json ? "json" : "table";
+    char *argv[] = {"capstan",
+                    "sql",
+                    (char *)demo_sales_query,
+                    "--server",
+                    (char *)cluster->address,
+                    "--token-file",
+                    (char *)cluster->token_file,
+                    "--output",
+                    NULL,
+                    "--analyze",
+                    NULL};
+    argv[8] = cli->wants_json ? "json" : "table";
     int code = run_verb(cli, argv);
     if (code == EXIT_DONE) {
         say(cli, "\nThe query took ", clock_mono_ms() - began_ms, ".\n");

@@ -28,7 +28,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "cli/client.h"
+#include "cli/tokens.h"
 #include "cli/value.h"
 #include "main/folder.h"
 #include "main/member.h"
@@ -49,10 +51,15 @@ struct up {
     struct cli *cli;
     const char *address; /* where clients of this machine connect */
     const char *listen;
+    const char *http;      /* NULL: none */
     const char *advertise; /* where other machines find the coordinator; NULL: where it listens */
     const char *store;
     const char *data;
     const char *node;
+    struct client_options credentials; /* of this process and its workers */
+    const char *tokens;                /* the file of tokens for the coordinator; NULL: it knows none */
+    const char *left;                  /* the file in which the token lies for this user's commands; NULL: none */
+    int left_lock;                     /* keeps that file locked */
     uint32_t slots;
     struct member members[MEMBERS_MAX]; /* [0] is the coordinator */
     uint32_t n_members;
@@ -75,7 +82,7 @@ struct up {
  * coordinator then keeps over its restarts. A port that is taken is found here, before anything is started: workers would
  * join whoever has it.
  */
-static enum err try_to_bind(const char *host, const char *port, uint16_t *out_port, struct error *e)
+static enum err try_to_bind(const char *host, const char *port, const char *flag, uint16_t *out_port, struct error *e)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
@@ -97,7 +104,7 @@ static enum err try_to_bind(const char *host, const char *port, uint16_t *out_po
     freeaddrinfo(found);
     if (!good) {
         error_set(e, ERR_UNAVAILABLE, "cannot listen on %s:%s: %s", host, port, strerror(error));
-        error_hint(e, "choose another address with --listen, or stop what listens there");
+        error_hint(e, "choose another address with --%s, or stop what listens there", flag);
         return ERR_UNAVAILABLE;
     }
     /* The port is at the same place in the addresses of both families. */
@@ -114,16 +121,48 @@ static char *host_of(struct arena *arena, const char *address)
     return host;
 }
 
+/* The host without brackets, as the resolver wants it. */
+static char *bare_host(struct arena *arena, const char *host)
+{
+    char *bare = arena_strdup(arena, host[0] == '[' ? host + 1 : host);
+    bare[strcspn(bare, "]")] = '\0';
+    return bare;
+}
+
+/*
+ * Where the HTTP API is: as it was told. Else it has its own port if the coordinator has its own, too; of several on one
+ * machine, which all listen elsewhere, nobody would know who got it.
+ */
+static enum err choose_http(struct up *up, struct error *e)
+{
+    struct arena *arena = &up->cli->arena;
+    const char *http = cli_text(up->cli, "http");
+    uint16_t port = 0;
+    bool is_usual = strcmp(cli_text(up->cli, "listen"), UP_LISTEN_DEFAULT) == 0 &&
+                    cli_text(up->cli, "tls-client-ca") == NULL; /* clients of HTTP are not asked for certificates */
+    if (!cli_is_given(up->cli, "http") && !is_usual) {
+        return ERR_OK;
+    }
+    const char *host = host_of(arena, http);
+    enum err err = try_to_bind(bare_host(arena, host), strrchr(http, ':') + 1, "http", &port, e);
+    if (err == ERR_OK) {
+        up->http = arena_format(arena, "%s:%u", host, (unsigned)port);
+    }
+    return err;
+}
+
 static enum err choose_addresses(struct up *up, struct error *e)
 {
     struct arena *arena = &up->cli->arena;
     const char *listen = cli_text(up->cli, "listen");
     const char *colon = strrchr(listen, ':');
     const char *host = host_of(arena, listen);
-    char *bare = arena_strdup(arena, host[0] == '[' ? host + 1 : host);
-    bare[strcspn(bare, "]")] = '\0';
+    char *bare = bare_host(arena, host);
     uint16_t port = 0;
-    enum err err = try_to_bind(bare, colon + 1, &port, e);
+    enum err err = try_to_bind(bare, colon + 1, "listen", &port, e);
+    if (err == ERR_OK) {
+        err = choose_http(up, e);
+    }
     if (err != ERR_OK) {
         return err;
     }
@@ -133,6 +172,9 @@ static enum err choose_addresses(struct up *up, struct error *e)
     up->advertise = cli_text(up->cli, "advertise");
     if (up->advertise != NULL && strcmp(strrchr(up->advertise, ':'), ":0") == 0) {
         up->advertise = arena_format(arena, "%s:%u", host_of(arena, up->advertise), (unsigned)port);
+    }
+    if (up->advertise != NULL && up->credentials.tls) {
+        up->address = up->advertise; /* the name that is in the certificate */
     }
     return ERR_OK;
 }
@@ -176,12 +218,28 @@ static struct arguments begin(struct up *up, const char *verb)
     return args;
 }
 
+/* How children find each other: files that are the same for all of them, and the coordinator's own. */
+static void add_keys(struct up *up, struct arguments *args, bool is_coordinator)
+{
+    static const char *const names[] = {"tls-cert", "tls-key", "tls-client-ca", "tls-ca"};
+    if (is_coordinator && up->tokens != NULL) {
+        add_option(args, "--auth-tokens", up->tokens);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (cli_text(up->cli, names[i]) != NULL) {
+            add_option(args, arena_format(args->arena, "--%s", names[i]), cli_text(up->cli, names[i]));
+        }
+    }
+    if (up->credentials.tls) {
+        add(args, "--tls");
+    }
+}
+
 /* Variables that mean the same to `up` and its children. All others of Capstan's are for one process only, such as
  * CAPSTAN_HTTP, which all children would listen on. */
 static bool is_for_children(const char *variable)
 {
-    static const char *const names[] = {
-        "CAPSTAN_TOKEN=", "CAPSTAN_TOKEN_FILE=", "CAPSTAN_LOG_LEVEL=", "CAPSTAN_LOG_FORMAT=", "CAPSTAN_DUCKDB="};
+    static const char *const names[] = {"CAPSTAN_LOG_LEVEL=", "CAPSTAN_LOG_FORMAT=", "CAPSTAN_DUCKDB="};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strncmp(variable, names[i], strlen(names[i])) == 0) {
             return true;
@@ -191,21 +249,25 @@ static bool is_for_children(const char *variable)
 }
 
 /*
- * The environment of a child, with CAPSTAN_STORE if `store` is given. The store's address can have a password in it,
- * which every user of the machine could read from a command line.
+ * The environment of a child, with the token, and with CAPSTAN_STORE if `store` is given. Every user of the machine could
+ * read from a command line the token, and the password that the store's address can have in it.
  */
-static char *const *environment_with(struct arena *arena, const char *store)
+static char *const *environment_with(struct up *up, const char *store)
 {
+    struct arena *arena = &up->cli->arena;
     size_t n = 0;
     size_t kept = 0;
     while (environ[n] != NULL) {
         n++;
     }
-    char **out = arena_alloc(arena, (n + 2) * sizeof *out);
+    char **out = arena_alloc(arena, (n + 3) * sizeof *out);
     for (size_t i = 0; i < n; i++) {
         if (is_for_children(environ[i])) {
             out[kept++] = environ[i];
         }
+    }
+    if (up->credentials.token != NULL) {
+        out[kept++] = arena_format(arena, "CAPSTAN_TOKEN=%s", up->credentials.token);
     }
     if (store != NULL) {
         out[kept++] = arena_format(arena, "CAPSTAN_STORE=%s", store);
@@ -220,6 +282,10 @@ static void plan_coordinator(struct up *up)
     uint32_t n = 0;
     const char *const *settings = cli_list(up->cli, "set", &n);
     add_option(&args, "--listen", up->listen);
+    if (up->http != NULL) {
+        add_option(&args, "--http", up->http);
+    }
+    add_keys(up, &args, true);
     if (up->advertise != NULL) {
         add_option(&args, "--advertise", up->advertise);
     }
@@ -229,7 +295,7 @@ static void plan_coordinator(struct up *up)
     for (uint32_t i = 0; i < n && i < ARGS_MAX / 4; i++) {
         add_option(&args, "--set", settings[i]);
     }
-    member_init(&up->members[up->n_members++], "coordinator", args.argv, environment_with(&up->cli->arena, up->store));
+    member_init(&up->members[up->n_members++], "coordinator", args.argv, environment_with(up, up->store));
 }
 
 /*
@@ -275,6 +341,7 @@ static void plan_worker(struct up *up, uint32_t number, char *const *environment
     struct arguments args = begin(up, "worker");
     const char *id = arena_format(arena, "%s-%u", up->node, number);
     add_option(&args, "--join", up->address);
+    add_keys(up, &args, false);
     add_option(&args, "--id", id);
     add_option(&args, "--slots", arena_format(arena, "%u", up->slots));
     add_option(&args, "--listen", arena_format(arena, "%s:0", host_of(arena, up->listen)));
@@ -298,7 +365,7 @@ static void plan(struct up *up)
     bool is_prefixed = !cli->wants_json && strcmp(cli_text(cli, "log-format"), "text") == 0;
     up->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
     plan_coordinator(up);
-    char *const *environment = environment_with(&cli->arena, NULL);
+    char *const *environment = environment_with(up, NULL);
     for (uint32_t i = 1; i <= (uint32_t)workers; i++) {
         plan_worker(up, i, environment);
     }
@@ -342,7 +409,9 @@ static bool all_are_there(const struct up *up, struct client *client, struct are
 static void *probe(void *context)
 {
     struct up *up = context;
-    struct client_options options = {.servers = up->address, .patience_ms = 1};
+    struct client_options options = up->credentials;
+    options.servers = up->address;
+    options.patience_ms = 1;
     struct client *client = NULL;
     struct arena arena = {0};
     if (client_open(&options, &client, NULL) == ERR_OK) {
@@ -367,6 +436,12 @@ static void print_ready(const struct up *up)
     if (cli->wants_json) {
         buf_text(&text, "{\"ready\":true,\"address\":");
         json_write_text(&text, up->address);
+        buf_text(&text, ",\"http\":");
+        if (up->http != NULL) {
+            json_write_text(&text, up->http);
+        } else {
+            buf_text(&text, "null");
+        }
         buf_text(&text, ",\"data\":");
         json_write_text(&text, up->data);
         buf_format(&text, ",\"slots\":%u,\"workers\":[", up->slots);
@@ -379,7 +454,10 @@ static void print_ready(const struct up *up)
         buf_format(&text, "%sready%s: coordinator at %s, workers: %u with %u slots each, data in %s\n",
                    color_start(cli->has_colors_out, COLOR_GREEN), color_end(cli->has_colors_out, COLOR_GREEN),
                    up->address, up->n_members - 1, up->slots, up->data);
-        if (strcmp(up->address, "127.0.0.1:7400") == 0) {
+        if (up->http != NULL) {
+            buf_format(&text, "       HTTP API at http%s://%s\n", up->credentials.tls ? "s" : "", up->http);
+        }
+        if (strcmp(up->address, UP_LISTEN_DEFAULT) == 0) {
             buf_text(&text, "       capstan run TREE.json runs a tree of tasks; Ctrl-C here stops everything");
         } else {
             buf_format(&text,
@@ -555,15 +633,74 @@ static void supervise(struct up *up)
     }
 }
 
+/* ---- tokens ---- */
+
+/* A file for the coordinator, with the digest of the one token that there is. */
+static enum err write_tokens(struct up *up, struct error *e)
+{
+    struct arena *arena = &up->cli->arena;
+    const char *token = up->credentials.token;
+    uint8_t digest[SHA256_BYTES];
+    char hex[2 * SHA256_BYTES + 1];
+    sha256_once(token, strlen(token), digest);
+    hex_encode(digest, sizeof digest, hex);
+    up->tokens = arena_format(arena, "%s/auth-tokens", up->data);
+    return token_write(arena, up->tokens, arena_format(arena, "%s up admin", hex), NULL, e);
+}
+
+/* A new token, which this user's commands find by the address. With the next start it is another one. */
+static enum err make_token(struct up *up, struct error *e)
+{
+    struct arena *arena = &up->cli->arena;
+    char *token = arena_alloc(arena, TOKEN_DIGITS + 1);
+    const char *path = NULL;
+    random_hex(token, TOKEN_DIGITS);
+    enum err err = token_path(arena, up->address, &path, e);
+    if (err == ERR_OK) {
+        err = token_make_folder(arena, path, e);
+    }
+    if (err == ERR_OK) {
+        err = token_write(arena, path, token, &up->left_lock, e);
+    }
+    if (err == ERR_OK) {
+        up->left = path;
+        up->credentials.token = token;
+    }
+    return err;
+}
+
+/* Who may do what: as the file says; else the one token that was given may do everything, or one that is made. */
+static enum err choose_tokens(struct up *up, struct error *e)
+{
+    struct cli *cli = up->cli;
+    enum err err = ERR_OK;
+    up->tokens = cli_text(cli, "auth-tokens");
+    if (cli_flag(cli, "no-auth")) {
+        up->credentials.token = NULL;
+        return ERR_OK;
+    }
+    if (up->tokens != NULL && up->credentials.token == NULL) {
+        error_set(e, ERR_INVALID, "with --auth-tokens the workers need a token with the scope worker");
+        error_hint(e, "set CAPSTAN_TOKEN, or name a file with the token: --token-file FILE");
+        return ERR_INVALID;
+    }
+    if (up->tokens != NULL) {
+        return ERR_OK;
+    }
+    if (up->credentials.token == NULL) {
+        err = make_token(up, e);
+    }
+    return err == ERR_OK ? write_tokens(up, e) : err;
+}
+
 /* ---- start and end ---- */
 
 static enum err prepare(struct up *up, struct error *e)
 {
     struct cli *cli = up->cli;
     up->data = cli_text(cli, "data");
-    if (cli_flag(cli, "no-auth") && !address_is_loopback(cli_text(cli, "listen"))) {
-        return error_set(e, ERR_INVALID, "--no-auth is for addresses of this machine only, not for %s",
-                         cli_text(cli, "listen"));
+    if (cli_credentials(cli, &up->credentials, e) != ERR_OK) {
+        return e->code;
     }
     /* A port that is taken must not leave a folder behind. In one that is there another `up` may run, which then is
      * the better explanation. */
@@ -580,6 +717,9 @@ static enum err prepare(struct up *up, struct error *e)
     }
     if (err == ERR_OK) {
         err = find_node(up, e);
+    }
+    if (err == ERR_OK) {
+        err = choose_tokens(up, e);
     }
     up->store = cli_text_or(cli, "store", arena_format(&cli->arena, "sqlite:%s/state.db", up->data));
     return err;
@@ -620,5 +760,9 @@ int verb_up(struct cli *cli)
         member_deinit(&up.members[i]);
     }
     close(up.signals);
+    if (up.left != NULL) {
+        (void)unlink(up.left);
+        close(up.left_lock);
+    }
     return up.code;
 }

@@ -235,6 +235,19 @@ static enum err fill_join(struct cli *cli, struct worker_options *out, struct er
     return ERR_OK;
 }
 
+/* What a worker keeps is for those who are of the cluster. */
+static enum err check_readers(struct cli *cli, const struct worker_options *options, struct error *e)
+{
+    if (options->token != NULL || options->listen_client_ca_pem != NULL || cli_flag(cli, "insecure") ||
+        address_is_loopback(options->listen)) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_INVALID, "refusing to listen on %s without a token: whoever reaches it could fetch data",
+              options->listen);
+    error_hint(e, "set CAPSTAN_TOKEN to the workers' token, or give --token-file or --tls-client-ca, or --insecure");
+    return ERR_INVALID;
+}
+
 static enum err fill_credentials(struct cli *cli, struct worker_options *out, struct error *e)
 {
     struct client_options credentials = {0};
@@ -246,7 +259,10 @@ static enum err fill_credentials(struct cli *cli, struct worker_options *out, st
     out->tls_key_pem = credentials.tls_key_pem;
     out->listen_cert_pem = credentials.tls_cert_pem;
     out->listen_key_pem = credentials.tls_key_pem;
-    return err;
+    if (err == ERR_OK) {
+        err = cli_read_pem(cli, "tls-client-ca", &out->listen_client_ca_pem, e);
+    }
+    return err == ERR_OK ? check_readers(cli, out, e) : err;
 }
 
 static void fill_parts(struct cli *cli, struct worker_options *out, const struct worker_parts *parts)

@@ -6,7 +6,8 @@
 #include "cli/verbs.h"
 
 #define STORE_DEFAULT "sqlite:./capstan-data/state.db"
-#define LISTEN_DEFAULT "127.0.0.1:7400"
+#define LISTEN_DEFAULT UP_LISTEN_DEFAULT
+#define HTTP_DEFAULT "127.0.0.1:7480"
 #define WORKERS_MAX 64
 #define SLOTS_MAX 1000
 #define VERBS_MAX 64
@@ -25,11 +26,16 @@ static const struct option up_options[] = {
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where other machines find it; needed when it listens on 0.0.0.0 or [::]"},
+    {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", HTTP_DEFAULT, 0, 0,
+     "where the HTTP API is; with another --listen only if it is said here"},
     {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
      "where CREATE TABLE ... AS makes its tables: a folder that all workers have; else one in the data folder"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of the coordinator"},
-    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
-     "only addresses of this machine are allowed; there are no tokens yet that it could switch off"},
+    {"auth-tokens", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "who may do what: SHA-256 of a token, name, scopes; else a token is made, which this user's commands find"},
+    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "every user of this machine may do everything"},
+    {"tls-client-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "who connects must present a certificate that one of these has signed (PEM)"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
 };
 
@@ -37,16 +43,32 @@ static const struct option coordinator_options[] = {
     {"store", 0, false, OPTION_TEXT, "URL", STORE_DEFAULT, 0, 0, "sqlite:PATH or postgres://USER@HOST/DB"},
     {"store-wait", 0, false, OPTION_DURATION, "TIME", "60s", 0, 86400000,
      "how long to wait for the store at the start"},
-    {"role", 0, false, OPTION_CHOICE, "auto|leader", "auto", 0, 0,
-     "auto stands by while another leads, leader gives up then"},
+    {"role", 0, false, OPTION_CHOICE, "auto|leader|observer", "auto", 0, 0,
+     "auto stands by while another leads, leader gives up then, observer answers reads from a copy"},
+    {"follow", 0, false, OPTION_ADDRESSES, "HOST:PORT[,...]", NULL, 0, 0,
+     "observer: where coordinators listen; it has no store of its own, and calls them as it calls workers"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where others find this coordinator; else where it listens. Needed with 0.0.0.0 and [::]"},
+    {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "where the HTTP API is; else there is none"},
     {"node-id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
     {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
      "where CREATE TABLE ... AS makes its tables: a folder that all workers have"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
-    {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
+    {"auth-tokens", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "who may do what: lines of a token's SHA-256, a name, and scopes (read,submit,worker,admin); read again when it changes"},
+    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "every user of this machine may do everything"},
+    {"tls-cert", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "certificate to listen with, also presented to workers (PEM); read again when it changes"},
+    {"tls-key", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "its key (PEM)"},
+    {"tls-client-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "who connects must present a certificate that one of these has signed (PEM)"},
+    {"tls", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "workers listen with TLS: trust what this machine trusts"},
+    {"tls-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "workers listen with TLS: trust these certificates (PEM)"},
+    {"token-file", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "file with the workers' token, to fetch rows from them; else CAPSTAN_TOKEN is that token"},
+    {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
+     "listen for other machines without encryption, or without tokens"},
 };
 
 static const struct option worker_options[] = {
@@ -68,6 +90,8 @@ static const struct option worker_options[] = {
     {"require-ops", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "do not start without these custom operators"},
     {"pass-env", 0, true, OPTION_TEXT, "NAME", NULL, 0, 0, "a variable that commands get from the worker's own"},
     {"http-deny-private", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "the http executor refuses private addresses"},
+    {"tls-client-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "who fetches data must present a certificate that one of these has signed (PEM)"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
 };
 
@@ -104,13 +128,14 @@ static const struct option demo_options[] = {
 
 const struct verb main_verbs[] = {
     {.name = "up",
-     .usage = "[--data DIR] [--workers 2] [--slots N] [--store URL] [--listen 127.0.0.1:7400] [--no-auth]",
+     .usage = "[--data DIR] [--workers 2] [--slots N] [--store URL] [--listen 127.0.0.1:7400] [--http 127.0.0.1:7480] "
+              "[--no-auth]",
      .summary = "run everything on this machine: a coordinator and workers",
      .help = "Starts one coordinator and some workers, starts again what dies, and stops all of them at Ctrl-C: the "
              "workers finish what they run, a second Ctrl-C does not wait for that. State is kept in the data folder. "
              "With a postgres:// store this is a full node of a cluster.",
      .example = "capstan up --workers 4",
-     .groups = VERB_LOGS,
+     .groups = VERB_CREDENTIALS | VERB_LOGS,
      OPTIONS(up_options),
      .run = verb_up},
     {.name = "demo",
@@ -124,11 +149,14 @@ const struct verb main_verbs[] = {
      OPTIONS(demo_options),
      .run = verb_demo},
     {.name = "coordinator",
-     .usage = "--store URL [--role auto|leader] [--listen 127.0.0.1:7400] [--node-id ID] [--set NAME=VALUE]...",
+     .usage =
+         "--store URL [--role auto|leader|observer --follow HOST:PORT] [--listen 127.0.0.1:7400] [--http HOST:PORT] [--node-id ID] [--set NAME=VALUE]...",
      .summary = "run a coordinator",
      .help =
-         "Runs a coordinator until SIGTERM. Of several on one PostgreSQL database one leads and the others stand by.",
-     .example = "capstan coordinator --store postgres://capstan@db/capstan --set lease_ms=20000",
+         "Runs a coordinator until SIGTERM. Of several on one PostgreSQL database one leads and the others stand by. An "
+         "observer needs no database: it follows the leader and answers questions, but changes nothing.",
+     .example = "capstan coordinator --store postgres://capstan@db/capstan --set lease_ms=20000\n"
+                "capstan coordinator --role observer --follow 10.0.0.1:7400,10.0.0.2:7400 --listen 127.0.0.1:7500",
      .groups = VERB_LOGS,
      OPTIONS(coordinator_options),
      .run = verb_coordinator},

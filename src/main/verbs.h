@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "cli/verb.h"
 
+#define UP_LISTEN_DEFAULT "127.0.0.1:7400" /* of coordinators, alone or with `up` */
+
 extern const struct verb main_verbs[];
 extern const uint32_t main_verb_count;
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "query/cut_internal.h"
 #include "query/physical_internal.h"
+#include "query/tail.h"
 
 #define PARTITION_BYTES_DEFAULT (64ULL * 1024 * 1024)
 
@@ -101,6 +102,7 @@ static enum err cut_all(struct cutter *c, const struct plan *plan, struct physic
         struct physical_plan whole = {.n_stages = c->n_stages, .stages = c->stages};
         struct physical_plan *plan_made = physical__without_unread(&whole, c->arena);
         err = check_limits(plan_made, c->e);
+        plan_made->tail_bytes = tail_find(plan_made, c->arena).n > 0 ? c->options->tail_bytes : 0;
         *out = err == ERR_OK ? plan_made : *out;
     }
     return err;

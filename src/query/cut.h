@@ -40,6 +40,7 @@ struct cut_options {
     uint64_t broadcast_bytes;   /* a side of a join up to this is sent to everybody; UINT64_MAX: whatever its size */
     uint64_t single_task_bytes; /* less input than this is one task's work */
     uint64_t partition_bytes;   /* what a task should read; 0: 64 MiB */
+    uint64_t tail_bytes;        /* the last stages become one task if they turn out to read no more; 0: never */
     bool is_forced;             /* cut whatever the size, and let no task read a whole table for itself */
     const struct split_catalog *catalog;
     const struct join_rules *join_rules;          /* NULL: the right ones. Tests plant wrong ones */

@@ -271,15 +271,19 @@ enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragmen
         return err;
     }
     bool is_plain = !has_sets(aggregate);
-    if (cut__is_one(&child) || (is_plain && cut__is_together(&child, aggregate->groups, aggregate->n_groups))) {
-        finish(c, node, &child, out);
-        return ERR_OK;
-    }
     struct aggregate_parts *parts = arena_zalloc(c->arena, aggregate->n_aggregates * sizeof *parts);
     bool may_split =
         (aggregate->n_groups > 0 || aggregate->n_aggregates > 0) &&
         (is_plain ? aggregate->n_groupings == 0 : are_sets_different(aggregate) && aggregate->n_groups < 63);
-    if (may_split && split_all(c, aggregate, parts)) {
+    may_split = may_split && split_all(c, aggregate, parts);
+    /* Groups that are together are so because rows have moved: if they probably need not move, two steps are better. */
+    bool stays = child.choice != NULL && child.choice->is_likely && may_split;
+    if (cut__is_one(&child) ||
+        (is_plain && !stays && cut__is_together(&child, aggregate->groups, aggregate->n_groups))) {
+        finish(c, node, &child, out);
+        return ERR_OK;
+    }
+    if (may_split) {
         return aggregate_in_two_steps(c, node, parts, &child, out);
     }
     if (are_distinct_of_one(aggregate)) {

@@ -26,6 +26,8 @@ struct key_set {
 struct fragment_choice {
     uint32_t small;
     uint32_t large;
+    double bytes_max; /* of the small side, for it to be broadcast */
+    bool is_likely;   /* by the estimates it will be */
 };
 
 struct fragment {

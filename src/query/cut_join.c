@@ -4,6 +4,9 @@
  * A side that is certainly small is broadcast; one that is certainly large is spread by its keys. In between, estimates
  * are not to be trusted: both sides are planned to be spread, but the reader is marked so that, once the smaller side has
  * been written, it can still be read as a whole, and the other side stay where it is (refine.h).
+ *
+ * Small means small beside the other side, too. A side of b bytes that is broadcast costs each slot b; spread by their
+ * keys, the two cost each slot a part of both. So b times all slots but one must not be more than the other side.
  */
 #include <math.h>
 
@@ -11,6 +14,9 @@
 
 /* Beyond so many times the limit for broadcasts, an estimate is believed. */
 #define ESTIMATE_DOUBT 32
+
+/* Up to this a broadcast is cheaper than one more stage, whatever the other side is like. */
+#define BROADCAST_ALWAYS_BYTES (2.0 * 1024 * 1024)
 
 struct join_sides {
     struct plan_node *node;
@@ -139,6 +145,15 @@ static bool is_hashed_on(const struct fragment *f, const uint32_t *columns, uint
     return false;
 }
 
+/* Up to which size a side may be broadcast beside the other. */
+static double broadcast_max(const struct cutter *c, const struct fragment *other)
+{
+    double slots = c->options->slots > 2 ? (double)c->options->slots : 2;
+    double share = cut__bytes(other) / (slots - 1);
+    double enough = share > BROADCAST_ALWAYS_BYTES ? share : BROADCAST_ALWAYS_BYTES;
+    return isinf(c->broadcast_bytes) || enough > c->broadcast_bytes ? c->broadcast_bytes : enough;
+}
+
 /* Which side could turn out to be small enough to be broadcast: 1 the right one, 0 the left one, -1 none. */
 static int doubtful_side(const struct cutter *c, const struct join_sides *s)
 {
@@ -153,14 +168,32 @@ static int doubtful_side(const struct cutter *c, const struct join_sides *s)
     return may_right && (!may_left || right <= left) ? 1 : may_left ? 0 : -1;
 }
 
+/*
+ * Whether a side that need not move is written all the same, because it is so small that the other side will probably not
+ * have to move then.
+ */
+static bool is_worth_writing(const struct cutter *c, const struct fragment *small, bool may_replicate,
+                             const struct fragment *large)
+{
+    return may_replicate && !isinf(c->broadcast_bytes) && cut__bytes(large) > BROADCAST_ALWAYS_BYTES &&
+           cut__bytes(small) <= broadcast_max(c, large);
+}
+
 static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct fragment *out)
 {
     const uint32_t *left_columns = cut__ref_columns(c, s->left_keys, s->n_keys);
     const uint32_t *right_columns = cut__ref_columns(c, s->right_keys, s->n_keys);
     bool moves_left = !is_hashed_on(&s->left, left_columns, s->n_keys);
     bool moves_right = !is_hashed_on(&s->right, right_columns, s->n_keys);
+    if (moves_left && !moves_right) {
+        moves_right = is_worth_writing(c, &s->right, s->rule->may_replicate_right, &s->left);
+    } else if (moves_right && !moves_left) {
+        moves_left = is_worth_writing(c, &s->left, s->rule->may_replicate_left, &s->right);
+    }
     bool may_choose = moves_left && moves_right && !cut__is_one(&s->left) && !cut__is_one(&s->right);
     int small = may_choose ? doubtful_side(c, s) : -1;
+    double bytes_max = broadcast_max(c, small == 1 ? &s->left : &s->right);
+    bool is_likely = cut__bytes(small == 1 ? &s->right : &s->left) <= bytes_max;
     enum err err = ERR_OK;
     if (moves_left) {
         err = cut__shuffle(c, &s->left, s->left_keys, s->n_keys, &s->left);
@@ -191,6 +224,8 @@ static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct frag
         struct fragment_choice *choice = arena_zalloc(c->arena, sizeof *choice);
         choice->small = cut__stage_of(c, small == 1 ? s->right.node : s->left.node);
         choice->large = cut__stage_of(c, small == 1 ? s->left.node : s->right.node);
+        choice->bytes_max = bytes_max;
+        choice->is_likely = is_likely;
         out->choice = choice;
     }
     return ERR_OK;
@@ -237,8 +272,8 @@ static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragme
     bool may_hash = join_may_hash(rule, s->join);
     double right_bytes = cut__bytes_max(&s->right);
     double left_bytes = cut__bytes_max(&s->left);
-    bool wants_right = rule->may_replicate_right && (right_bytes <= c->broadcast_bytes || !may_hash);
-    bool wants_left = rule->may_replicate_left && (left_bytes <= c->broadcast_bytes || !may_hash);
+    bool wants_right = rule->may_replicate_right && (right_bytes <= broadcast_max(c, &s->left) || !may_hash);
+    bool wants_left = rule->may_replicate_left && (left_bytes <= broadcast_max(c, &s->right) || !may_hash);
     if (wants_right && wants_left && !cut__is_one(&s->left) && !cut__is_one(&s->right)) {
         return join_by_broadcast(c, s, cut__bytes(&s->right) <= cut__bytes(&s->left), out);
     }

@@ -98,7 +98,8 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
         return ERR_OK;
     }
     struct split_scan_entry *entry = share_out(c, node, (double)total.rows, out);
-    split_scan(c->options->catalog, scan, c->split_bytes, c->arena, &entry->splits, &entry->n_splits);
+    struct split_sizes sizes = {.bytes_target = c->split_bytes, .slots = c->options->slots};
+    split_scan(c->options->catalog, scan, &sizes, c->arena, &entry->splits, &entry->n_splits);
     return ERR_OK;
 }
 

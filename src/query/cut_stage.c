@@ -144,7 +144,7 @@ static void note_repeats(struct physical_stage *stage)
     }
 }
 
-static void note_choice(struct cutter *c, const struct fragment *f, struct physical_stage *stage)
+static void note_choice(const struct fragment *f, struct physical_stage *stage)
 {
     /* SQL that depends on the number of its task, or keeps partitions for others, must keep its tasks. */
     if (f->choice == NULL || strstr(stage->sql, "{{task}}") != NULL || stage->output.exchange == EXCHANGE_FORWARD) {
@@ -154,7 +154,7 @@ static void note_choice(struct cutter *c, const struct fragment *f, struct physi
         .is_open = true,
         .small = f->choice->small,
         .large = f->choice->large,
-        .bytes_max = c->options->broadcast_bytes < LIMIT_QUANTITY ? c->options->broadcast_bytes : LIMIT_QUANTITY,
+        .bytes_max = f->choice->bytes_max < (double)LIMIT_QUANTITY ? (uint64_t)f->choice->bytes_max : LIMIT_QUANTITY,
     };
 }
 
@@ -195,7 +195,7 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
             note_empty_if(c, f, &stage);
         }
         note_repeats(&stage);
-        note_choice(c, f, &stage);
+        note_choice(f, &stage);
         c->stages = mem_grow(c->stages, &c->cap_stages, c->n_stages + 1, sizeof *c->stages);
         *out_stage = c->n_stages;
         c->stages[c->n_stages++] = stage;

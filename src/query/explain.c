@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "query/tail.h"
 
 #define INDENT 4
 
@@ -135,11 +136,33 @@ static void write_stage(struct explainer *x, uint32_t at, uint32_t depth)
     }
 }
 
+/* The end of the plan may become shorter. */
+static void write_tail(struct explainer *x)
+{
+    struct arena arena = {0};
+    struct tail tail = tail_find(x->plan, &arena);
+    buf_text(x->out, tail.n_reads == 1 ? "when stage" : "when stages");
+    for (uint32_t i = 0; i < tail.n_reads; i++) {
+        buf_format(x->out, "%s %" PRIu32,
+                   i == 0                  ? ""
+                   : i + 1 == tail.n_reads ? " and"
+                                           : ",",
+                   x->plan->stages[tail.reads[i]].id);
+    }
+    buf_text(x->out, tail.n_reads == 1 ? " is done: if it has up to " : " are done: if they have up to ");
+    write_bytes(x->out, (double)x->plan->tail_bytes);
+    buf_text(x->out, ", one task does the rest\n");
+    arena_deinit(&arena);
+}
+
 void explain_write(struct buf *out, const struct physical_plan *plan)
 {
     struct explainer x = {.out = out, .plan = plan, .is_shown = mem_calloc(plan->n_stages, sizeof *x.is_shown)};
     if (plan->single_reason != NULL) {
         buf_format(out, "one task: %s\n", plan->single_reason);
+    }
+    if (plan->tail_bytes > 0) {
+        write_tail(&x);
     }
     for (uint32_t i = plan->n_stages; i-- > 0;) {
         if (plan->stages[i].output.exchange == EXCHANGE_RESULT) {

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "query/physical_internal.h"
+#include "query/tail.h"
 
 static const char *const exchange_names[N_EXCHANGES] = {
     [EXCHANGE_RESULT] = "result",   [EXCHANGE_HASH] = "hash",           [EXCHANGE_RANGE] = "range",
@@ -67,7 +68,13 @@ bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage)
             return true;
         }
     }
-    return false;
+    if (plan->tail_bytes == 0) {
+        return false;
+    }
+    struct arena arena = {0};
+    bool is_in = tail_find(plan, &arena).is_in[stage];
+    arena_deinit(&arena);
+    return is_in;
 }
 
 const char *physical_required_op(const struct physical_stage *stage)
@@ -354,6 +361,9 @@ void physical_write(struct buf *out, const struct physical_plan *plan)
     if (plan->engine != NULL) {
         buf_text(out, ",\"engine\":");
         json_write_text(out, plan->engine);
+    }
+    if (plan->tail_bytes > 0) {
+        buf_format(out, ",\"tail_bytes\":%" PRIu64, plan->tail_bytes);
     }
     if (plan->first_job_stage > 0) {
         buf_format(out, ",\"first_job_stage\":%" PRIu32, plan->first_job_stage);

@@ -169,7 +169,8 @@ struct physical_plan {
     struct physical_stage *stages; /* inputs come before their readers */
     const char *single_reason;     /* NULL, or why the query is one task */
     const char *engine;            /* "engine": NULL, or what the workers must have that run it (duck_engine) */
-    uint32_t first_job_stage;      /* "first_job_stage": the id that the job gives to the first stage it adds */
+    uint64_t tail_bytes;      /* "tail_bytes": 0, or the last stages wait for the size of what they read (tail.h) */
+    uint32_t first_job_stage; /* "first_job_stage": the id that the job gives to the first stage it adds */
 };
 
 /* The name of an exchange, such as "hash". */
@@ -181,7 +182,7 @@ bool exchange_is_partitioned(enum exchange exchange);
 /* How many tasks the stage has. */
 uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage);
 
-/* Whether the stage must not start, because a choice about it is open. */
+/* Whether the stage must not start, because a choice about it, or about the plan's tail, is open. */
 bool physical_is_waiting(const struct physical_plan *plan, uint32_t stage);
 
 /*

@@ -1,5 +1,6 @@
 /* How a plan becomes stages of a job: which are added when, and what their tasks read. */
 #include "query/physical.h"
+#include "query/tail.h"
 
 /* By stage: whether it is to be added now. Inputs come before their readers, so one pass is enough. */
 static void find_due(const struct physical_plan *plan, bool *out)
@@ -13,6 +14,12 @@ static void find_due(const struct physical_plan *plan, bool *out)
             out[plan->stages[i].choice.large] = false;
         }
     }
+    struct arena arena = {0};
+    struct tail tail = tail_find(plan, &arena);
+    for (uint32_t i = 0; i < plan->n_stages && plan->tail_bytes > 0; i++) {
+        out[i] = out[i] && !tail.is_in[i];
+    }
+    arena_deinit(&arena);
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         const struct physical_stage *stage = &plan->stages[i];
         for (uint32_t k = 0; k < stage->n_inputs && out[i]; k++) {
@@ -66,11 +73,18 @@ uint32_t physical_awaited(const struct physical_plan *plan, struct arena *arena,
     uint32_t *stages = arena_zalloc(arena, plan->n_stages * sizeof *stages);
     uint32_t n = 0;
     find_due(plan, is_due);
+    bool has_choice = false;
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         const struct physical_choice *choice = &plan->stages[i].choice;
+        has_choice = has_choice || choice->is_open;
         if (choice->is_open && (is_due[choice->small] || plan->stages[choice->small].job_stage != PHYSICAL_NOT_ADDED)) {
             note_stage(stages, &n, choice->small);
         }
+    }
+    if (!has_choice && plan->tail_bytes > 0) {
+        struct tail tail = tail_find(plan, arena);
+        *out_stages = tail.reads;
+        return tail.n_reads;
     }
     *out_stages = stages;
     return n;

@@ -526,7 +526,7 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
 
 static void read_plan(struct plan_reader *r, const struct json *root)
 {
-    static const char *const known[] = {"stages", "single", "engine", "first_job_stage"};
+    static const char *const known[] = {"stages", "single", "engine", "first_job_stage", "tail_bytes"};
     const struct json *stages = json_get(root, "stages");
     size_t n = json_count(stages);
     if (json_kind_of(stages) != JSON_ARRAY || n == 0 || n > LIMIT_PLAN_STAGES) {
@@ -536,6 +536,10 @@ static void read_plan(struct plan_reader *r, const struct json *root)
     check_members(r, NULL, root, "the plan", known, ARRAY_LEN(known));
     if (json_has(root, "single")) {
         r->plan->single_reason = read_text(r, NULL, json_get(root, "single"), "\"single\"", LIMIT_PLAN_WORDS_BYTES);
+    }
+    if (json_has(root, "tail_bytes") &&
+        (!json_uint(json_get(root, "tail_bytes"), &r->plan->tail_bytes) || r->plan->tail_bytes > LIMIT_QUANTITY)) {
+        physical__complain(r, NULL, "\"tail_bytes\" must be a whole number");
     }
     if (json_has(root, "engine")) {
         r->plan->engine = read_text(r, NULL, json_get(root, "engine"), "\"engine\"", LIMIT_NAME_BYTES);

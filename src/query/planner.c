@@ -23,6 +23,7 @@
 #include "query/plan_read.h"
 #include "query/plan_sql.h"
 #include "query/planner_internal.h"
+#include "query/split.h"
 #include "query/sql_text.h"
 #include "query/unparse.h"
 
@@ -46,6 +47,7 @@ enum err planner_open(struct planner **out, struct error *e)
     if (err == ERR_OK) {
         err = duck_run(planner->connection, "SET explain_output = 'optimized_only'", e);
     }
+    planner->cache = split_cache_new();
     if (err != ERR_OK) {
         planner_close(planner);
         return err;
@@ -61,7 +63,13 @@ void planner_close(struct planner *planner)
     }
     duck_disconnect(planner->connection);
     duck_close(planner->duck);
+    split_cache_free(planner->cache);
     mem_free(planner);
+}
+
+struct split_cache *planner_cache(struct planner *planner)
+{
+    return planner->cache;
 }
 
 void planner_interrupt(struct planner *planner)

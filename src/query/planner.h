@@ -76,6 +76,10 @@ MUST_USE enum err query_plan(struct planner *planner, const char *sql, const cha
                              const struct planner_table *tables, uint32_t n_tables, struct arena *arena,
                              struct plan **out_plan, struct error *e);
 
+/* What it remembers of the metadata of files (split.h). The planner's. */
+struct split_cache;
+struct split_cache *planner_cache(struct planner *planner);
+
 /* Ends a running query_plan of another thread, which then returns ERR_CANCELED. */
 void planner_interrupt(struct planner *planner);
 

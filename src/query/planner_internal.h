@@ -20,6 +20,7 @@
 struct planner {
     struct duck *duck;
     struct duck_connection *connection;
+    struct split_cache *cache;
 };
 
 /* One statement, or the query inside of a custom(…). */

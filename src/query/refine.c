@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "query/physical_internal.h"
+#include "query/tail.h"
 
 static void *copy_array(struct arena *arena, const void *items, uint32_t n, size_t size)
 {
@@ -244,15 +245,46 @@ static void group_partitions(struct physical_plan *plan, const struct stage_size
     }
 }
 
+/* If all that the tail reads is there, it is known now whether one task can do it. */
+static struct physical_plan *settle_tail(struct physical_plan *plan, const struct stage_size *sizes,
+                                         struct arena *arena)
+{
+    struct tail tail = tail_find(plan, arena);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (plan->stages[i].choice.is_open) {
+            return plan;
+        }
+    }
+    for (uint32_t i = 0; i < tail.n_reads; i++) {
+        const struct stage_size *size = &sizes[tail.reads[i]];
+        if (!size->is_finished) {
+            return plan;
+        }
+        bytes = size->bytes > plan->tail_bytes ? UINT64_MAX : bytes == UINT64_MAX ? bytes : bytes + size->bytes;
+    }
+    struct physical_plan *merged = bytes <= plan->tail_bytes && tail.n > 0 ? tail_merge(plan, &tail, arena) : NULL;
+    plan->tail_bytes = 0;
+    return merged != NULL ? merged : plan;
+}
+
 struct physical_plan *query_refine(const struct physical_plan *plan, const struct stage_size *sizes,
                                    const struct refine_options *options, struct arena *arena)
 {
     struct physical_plan *next = copy_plan(plan, arena);
     for (uint32_t i = 0; i < next->n_stages; i++) {
+        if (!is_settled(next, sizes, i)) {
+            choose(next, sizes, i, arena);
+        }
+    }
+    struct physical_plan *settled = next->tail_bytes > 0 ? settle_tail(next, sizes, arena) : next;
+    if (settled != next) {
+        return settled;
+    }
+    for (uint32_t i = 0; i < next->n_stages; i++) {
         if (is_settled(next, sizes, i)) {
             continue;
         }
-        choose(next, sizes, i, arena);
         if (will_be_empty(&next->stages[i], sizes)) {
             make_empty(next, i, arena);
         } else if (options->partition_bytes > 0) {

@@ -6,16 +6,132 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
+
+#define SHARED_ROUNDS_MAX 4
+#define SHARED_BYTES_MIN (UINT64_C(4) * 1024 * 1024)
+#define CACHE_FILES_MAX 10000
+#define SETTLED_NS INT64_C(2000000000) /* file systems with coarse clocks */
+
+struct file_identity {
+    uint64_t bytes;
+    int64_t modified_ns;
+    int64_t changed_ns;
+};
+
+struct cached_file {
+    char *path;
+    struct file_identity identity;
+    struct split_file file; /* its path and groups are the cache's */
+};
+
+struct split_cache {
+    struct cached_file *files; /* sorted by path */
+    uint32_t n;
+    uint32_t cap;
+};
 
 /* What collects the files of a plan, and then what the metadata says about them. */
 struct loader {
     struct arena *arena;
     struct split_catalog *catalog;
     uint32_t cap;
-    struct split_file *found; /* on the heap until all are there */
+    struct split_file *found;         /* on the heap until all are there */
+    struct file_identity *identities; /* of the catalog's files; bytes 0: not known */
 };
+
+/* ---- the cache ---- */
+
+struct split_cache *split_cache_new(void)
+{
+    return mem_calloc(1, sizeof(struct split_cache));
+}
+
+static void cache_clear(struct split_cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n; i++) {
+        mem_free(cache->files[i].path);
+        mem_free(cache->files[i].file.groups);
+    }
+    cache->n = 0;
+}
+
+void split_cache_free(struct split_cache *cache)
+{
+    if (cache != NULL) {
+        cache_clear(cache);
+        mem_free(cache->files);
+        mem_free(cache);
+    }
+}
+
+/* Where the path is, or belongs. */
+static uint32_t cache_place(const struct split_cache *cache, const char *path, bool *out_found)
+{
+    uint32_t from = 0;
+    uint32_t to = cache->n;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (strcmp(cache->files[middle].path, path) < 0) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    *out_found = from < cache->n && strcmp(cache->files[from].path, path) == 0;
+    return from;
+}
+
+static bool is_same(const struct file_identity *a, const struct file_identity *b)
+{
+    return a->bytes > 0 && a->bytes == b->bytes && a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
+}
+
+static bool cache_find(const struct split_cache *cache, const struct file_identity *identity, struct arena *arena,
+                       struct split_file *file)
+{
+    bool is_there = false;
+    uint32_t place = cache_place(cache, file->path, &is_there);
+    if (!is_there || !is_same(&cache->files[place].identity, identity)) {
+        return false;
+    }
+    const struct cached_file *cached = &cache->files[place];
+    file->rows = cached->file.rows;
+    file->bytes = cached->file.bytes;
+    file->n_groups = cached->file.n_groups;
+    file->groups = arena_copy(arena, cached->file.groups, cached->file.n_groups * sizeof *file->groups);
+    return true;
+}
+
+static void cache_put(struct split_cache *cache, const struct file_identity *identity, const struct split_file *file)
+{
+    int64_t settled_ns = clock_wall_ms() * 1000000 - SETTLED_NS;
+    bool is_there = false;
+    if (identity->bytes == 0 || identity->modified_ns > settled_ns || identity->changed_ns > settled_ns) {
+        return;
+    }
+    if (cache->n == CACHE_FILES_MAX) {
+        cache_clear(cache);
+    }
+    uint32_t place = cache_place(cache, file->path, &is_there);
+    if (!is_there) {
+        cache->files = mem_grow(cache->files, &cache->cap, cache->n + 1, sizeof *cache->files);
+        memmove(&cache->files[place + 1], &cache->files[place], (cache->n - place) * sizeof *cache->files);
+        cache->files[place] = (struct cached_file){.path = mem_strdup(file->path)};
+        cache->n++;
+    }
+    struct cached_file *cached = &cache->files[place];
+    mem_free(cached->file.groups);
+    cached->identity = *identity;
+    cached->file = *file;
+    cached->file.path = cached->path;
+    cached->file.groups = mem_calloc(file->n_groups + 1, sizeof *file->groups);
+    memcpy(cached->file.groups, file->groups, file->n_groups * sizeof *file->groups);
+}
+
+/* ---- loading ---- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -60,10 +176,18 @@ static void settle_files(struct loader *l)
     }
     catalog->n_files = n;
     catalog->files = arena_copy(l->arena, l->found, n * sizeof *l->found);
+    l->identities = arena_zalloc(l->arena, n * sizeof *l->identities);
     for (uint32_t i = 0; i < n; i++) {
         struct stat st;
         struct split_file *file = &catalog->files[i];
         file->has_identity = stat(file->path, &st) == 0;
+        if (file->has_identity) {
+            l->identities[i] = (struct file_identity){
+                .bytes = (uint64_t)st.st_size,
+                .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+                .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
+            };
+        }
         file->mtime_ms =
             file->has_identity ? (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000 : 0;
     }
@@ -116,44 +240,60 @@ static enum err add_group(void *context, const char *const *values, uint32_t n, 
     return err;
 }
 
+/* Asks DuckDB about the files in the list. */
+static enum err read_metadata(struct planner *planner, const char *list, struct loader *l, struct error *e)
+{
+    struct buf sql = {0};
+    buf_format(
+        &sql,
+        "SELECT file_name, num_rows, num_row_groups, CAST(file_size_bytes AS BIGINT) FROM parquet_file_metadata(%s)",
+        list);
+    enum err err = planner_rows(planner, sql.data, add_file, l, e);
+    if (err == ERR_OK) {
+        buf_reset(&sql);
+        buf_format(
+            &sql,
+            "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT) "
+            "FROM parquet_metadata(%s) GROUP BY ALL",
+            list);
+        err = planner_rows(planner, sql.data, add_group, l, e);
+    }
+    buf_deinit(&sql);
+    return err;
+}
+
 enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
                             struct split_catalog **out_catalog, struct error *e)
 {
     struct loader l = {.arena = arena, .catalog = arena_zalloc(arena, sizeof *l.catalog)};
+    struct split_cache *cache = planner_cache(planner);
     struct buf list = {0};
-    struct buf sql = {0};
     enum err err = ERR_OK;
     plan_visit(root, collect_files, &l);
     settle_files(&l);
-    if (l.catalog->n_files == 0) {
-        goto out;
-    }
+    bool *is_known = arena_zalloc(arena, l.catalog->n_files * sizeof *is_known);
     for (uint32_t i = 0; i < l.catalog->n_files; i++) {
-        buf_text(&list, i == 0 ? "[" : ", ");
-        sql_write_text(&list, l.catalog->files[i].path, strlen(l.catalog->files[i].path));
+        struct split_file *file = &l.catalog->files[i];
+        is_known[i] = cache_find(cache, &l.identities[i], arena, file);
+        if (!is_known[i]) {
+            buf_text(&list, list.n == 0 ? "[" : ", ");
+            sql_write_text(&list, file->path, strlen(file->path));
+        }
     }
-    buf_char(&list, ']');
-    buf_format(
-        &sql,
-        "SELECT file_name, num_rows, num_row_groups, CAST(file_size_bytes AS BIGINT) FROM parquet_file_metadata(%s)",
-        list.data);
-    err = planner_rows(planner, sql.data, add_file, &l, e);
-    if (err != ERR_OK) {
-        goto out;
+    if (list.n > 0) {
+        buf_char(&list, ']');
+        err = read_metadata(planner, list.data, &l, e);
     }
-    buf_reset(&sql);
-    buf_format(&sql,
-               "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT) "
-               "FROM parquet_metadata(%s) GROUP BY ALL",
-               list.data);
-    err = planner_rows(planner, sql.data, add_group, &l, e);
-out:
+    for (uint32_t i = 0; i < l.catalog->n_files && err == ERR_OK; i++) {
+        if (!is_known[i]) {
+            cache_put(cache, &l.identities[i], &l.catalog->files[i]);
+        }
+    }
     if (err == ERR_OK) {
         *out_catalog = l.catalog;
     }
     mem_free(l.found);
     buf_deinit(&list);
-    buf_deinit(&sql);
     return err;
 }
 
@@ -188,20 +328,26 @@ static void add_split(struct splitter *s, const struct split_file *file, uint32_
     s->splits[s->n++] = range;
 }
 
-static void split_one_file(struct splitter *s, const struct split_file *file, uint32_t file_index,
-                           uint64_t bytes_target)
+/* Splits rows `range` of a file, which begin and end with row groups; a row group with which one has the target ends it. */
+static void split_rows(struct splitter *s, const struct split_file *file, uint32_t file_index,
+                       const struct physical_split *range, uint64_t bytes_target)
 {
-    uint64_t first_row = 0;
+    uint64_t next_row = 0;
+    uint64_t first_row = range->first_row;
+    uint64_t end_row = range->first_row + range->rows;
     uint64_t rows = 0;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < file->n_groups; i++) {
-        rows += file->groups[i].rows;
-        bytes += file->groups[i].bytes;
-        bool is_last = i + 1 == file->n_groups;
-        if (rows == 0 || (bytes < bytes_target && !is_last)) {
+        next_row += file->groups[i].rows;
+        if (next_row <= range->first_row || next_row > end_row) {
             continue;
         }
-        bool is_whole = first_row == 0 && is_last;
+        rows += file->groups[i].rows;
+        bytes += file->groups[i].bytes;
+        if (rows == 0 || (bytes < bytes_target && next_row < end_row)) {
+            continue;
+        }
+        bool is_whole = rows == file->rows;
         add_split(s, file, file_index,
                   (struct physical_split){.has_rows = !is_whole,
                                           .first_row = is_whole ? 0 : first_row,
@@ -214,7 +360,38 @@ static void split_one_file(struct splitter *s, const struct split_file *file, ui
     }
 }
 
-void split_scan(const struct split_catalog *catalog, const struct scan *scan, uint64_t bytes_target,
+/*
+ * With few splits, those of the last round, when there are fewer left than slots, are divided among all slots: three
+ * splits on two slots would take as long as four.
+ */
+static void share_last_round(struct splitter *s, const struct split_catalog *catalog, uint32_t slots)
+{
+    uint32_t n_left = slots > 0 ? s->n % slots : 0;
+    if (n_left == 0 || s->n > SHARED_ROUNDS_MAX * slots) {
+        return;
+    }
+    struct splitter shared = {.arena = s->arena};
+    uint32_t n_whole = s->n - n_left;
+    uint64_t pieces = (slots + n_left - 1) / n_left;
+    for (uint32_t i = n_whole; i < s->n; i++) {
+        const struct physical_split *split = &s->splits[i];
+        const struct split_file *file = split_find(catalog, split->file);
+        uint64_t target = split->bytes / pieces;
+        target = target < SHARED_BYTES_MIN ? SHARED_BYTES_MIN : target;
+        if (file != NULL && split->rows > 0) {
+            split_rows(&shared, file, split->file_index, split, target);
+        } else {
+            shared.splits = mem_grow(shared.splits, &shared.cap, shared.n + 1, sizeof *shared.splits);
+            shared.splits[shared.n++] = *split;
+        }
+    }
+    s->splits = mem_grow(s->splits, &s->cap, n_whole + shared.n, sizeof *s->splits);
+    memcpy(&s->splits[n_whole], shared.splits, shared.n * sizeof *shared.splits);
+    s->n = n_whole + shared.n;
+    mem_free(shared.splits);
+}
+
+void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n)
 {
     struct splitter s = {.arena = arena};
@@ -224,9 +401,11 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, ui
             struct split_file unknown = {.path = scan->files[i]};
             add_split(&s, &unknown, i, (struct physical_split){0});
         } else if (file->n_groups > 0) {
-            split_one_file(&s, file, i, bytes_target);
+            struct physical_split whole = {.rows = file->rows};
+            split_rows(&s, file, i, &whole, sizes->bytes_target);
         }
     }
+    share_last_round(&s, catalog, sizes->slots);
     if (s.n == 0) { /* all are empty; somebody has to say what the columns are */
         struct split_file first = {.path = scan->files[0]};
         const struct split_file *known = split_find(catalog, scan->files[0]);

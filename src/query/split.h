@@ -39,7 +39,15 @@ struct split_catalog {
     struct split_file *files; /* sorted by path */
 };
 
-/* Reads the metadata of all Parquet files that the plan scans. */
+/*
+ * What is known about files from plans before. A file whose size or time has changed is looked at again, and so is one that
+ * was written in the last moments, for then it may change once more without its time showing it.
+ */
+struct split_cache;
+struct split_cache *split_cache_new(void);
+void split_cache_free(struct split_cache *cache); /* NULL ok */
+
+/* Reads the metadata of all Parquet files that the plan scans, unless the planner's cache has it. */
 MUST_USE enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
                                      struct split_catalog **out_catalog, struct error *e);
 
@@ -54,11 +62,16 @@ struct split_total {
 /* What all files of the scan hold together. Files that the catalog does not know count as nothing. */
 struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan);
 
+struct split_sizes {
+    uint64_t bytes_target;
+    uint32_t slots; /* that will work on them; 0: not known */
+};
+
 /*
  * The splits of a scan with files, at least one: a file ends a split, and so does a row group with which it has
- * `bytes_target` bytes.
+ * `bytes_target` bytes. If they are few, the last ones are smaller, so that all slots have something to do to the end.
  */
-void split_scan(const struct split_catalog *catalog, const struct scan *scan, uint64_t bytes_target,
+void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n);
 
 #endif

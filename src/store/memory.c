@@ -150,6 +150,36 @@ void memory_each(const char *name, enum row_kind kind, memory_values_fn *fn, voi
     pthread_mutex_unlock(&lock);
 }
 
+void memory_swap(const char *a, const char *b)
+{
+    pthread_mutex_lock(&lock);
+    struct database *one = find_database(a);
+    struct database *other = find_database(b);
+    for (int i = 0; i < TABLE_COUNT; i++) {
+        struct memory_table table = one->tables[i];
+        one->tables[i] = other->tables[i];
+        other->tables[i] = table;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int memory_job_state(const char *name, const char *job_id)
+{
+    struct value key = memory__text(job_id);
+    pthread_mutex_lock(&lock);
+    const struct record *job = memory_table_find(&find_database(name)->tables[ROW_JOB], &key);
+    int state = job == NULL ? -1 : (int)memory__number(job, ROW_JOB, "state");
+    pthread_mutex_unlock(&lock);
+    return state;
+}
+
+void memory_trim(const char *name, const struct memory_limits *limits)
+{
+    pthread_mutex_lock(&lock);
+    memory__trim(find_database(name), limits);
+    pthread_mutex_unlock(&lock);
+}
+
 void memory_drop(const char *name)
 {
     pthread_mutex_lock(&lock);

@@ -1,5 +1,5 @@
 /*
- * memory.h - the store in memory: what only tests ask of it.
+ * memory.h - the store in memory: what only those ask of it who chose it: tests, and observers, who keep their copy in one.
  *
  * `memory:NAME` names a database of this process; all stores opened with that name share it, from any thread. It lasts
  * until memory_drop, so that closing and opening a store is a restart. Nothing of it is durable.
@@ -29,6 +29,23 @@ typedef void memory_values_fn(void *context, const struct table *table, const st
 
 /* Everything that is kept of rows of this kind, by key: also what store.h has no way to read. */
 void memory_each(const char *name, enum row_kind kind, memory_values_fn *fn, void *context);
+
+/* Exchanges all that two databases hold but for who leads them. Stores stay open, and see the other's content at once. */
+void memory_swap(const char *a, const char *b);
+
+/* The state of a job (enum job_state); -1: there is none. */
+int memory_job_state(const char *name, const char *job_id);
+
+/* How much of what has ended a database may hold. */
+struct memory_limits {
+    uint32_t ended_jobs;
+    uint32_t tasks; /* of all jobs; those of open ones always stay */
+    uint64_t payload_bytes;
+    uint32_t events;
+};
+
+/* Once a limit has been exceeded by an eighth, removes the jobs that ended first, and the first events, down to it. */
+void memory_trim(const char *name, const struct memory_limits *limits);
 
 /* Forgets the database. No store of it may be open. */
 void memory_drop(const char *name);

@@ -45,6 +45,9 @@ enum err memory__leave(enum err err);
 bool memory__fence_holds(const struct database *db, const struct fence *fence);
 enum err memory__fenced(struct error *e);
 
+struct memory_limits;
+void memory__trim(struct database *db, const struct memory_limits *limits); /* the lock is held */
+
 uint32_t memory__column(enum row_kind kind, const char *name);
 int64_t memory__number(const struct record *record, enum row_kind kind, const char *column);
 bool memory__job_is_open(const struct record *job);

@@ -194,10 +194,14 @@ enum err memory_table_put(struct memory_table *table, struct memory_journal *jou
         }
     }
     struct record *after = record_new(values, table->n_columns);
-    if (before != NULL) {
+    if (before != NULL && table->unique == MEMORY_NO_COLUMN) {
+        table->by_key.items[place_of(&table->by_key, values, table->by_key.n_columns)] = after;
+    } else if (before != NULL) {
         take(table, before);
+        add(table, after);
+    } else {
+        add(table, after);
     }
-    add(table, after);
     note(journal, (struct memory_change){table, before, after});
     return ERR_OK;
 }
@@ -206,6 +210,29 @@ void memory_table_remove(struct memory_table *table, struct memory_journal *jour
 {
     take(table, record);
     note(journal, (struct memory_change){table, record, NULL});
+}
+
+/* Takes out those between two places, which are still in the order by key. */
+static void forget_unique(struct memory_table *table, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to && table->unique != MEMORY_NO_COLUMN; i++) {
+        unlink_record(&table->by_unique, table->by_key.items[i]);
+    }
+}
+
+void memory_table_cut(struct memory_table *table, uint32_t from, uint32_t to)
+{
+    struct memory_order *order = &table->by_key;
+    ASSERT(from <= to && to <= order->n);
+    if (from == to) {
+        return;
+    }
+    forget_unique(table, from, to);
+    for (uint32_t i = from; i < to; i++) {
+        mem_free(order->items[i]);
+    }
+    memmove(order->items + from, order->items + to, (order->n - to) * sizeof *order->items);
+    order->n -= to - from;
 }
 
 static void journal_end(struct memory_journal *journal)

@@ -77,6 +77,9 @@ MUST_USE enum err memory_table_put(struct memory_table *table, struct memory_jou
                                    const struct value *values, struct error *e);
 void memory_table_remove(struct memory_table *table, struct memory_journal *journal, struct record *record);
 
+/* Forgets the records from one place in the order by key up to before another, for good: no journal brings them back. */
+void memory_table_cut(struct memory_table *table, uint32_t from, uint32_t to);
+
 /* Both empty the journal. */
 void memory_journal_keep(struct memory_journal *journal);
 void memory_journal_undo(struct memory_journal *journal);

@@ -159,12 +159,15 @@ static const struct rule list_tasks_response[] = {
 static const struct rule why_pending_request[] = {ID("query_id", NEEDED)};
 static const struct rule pending_reason[] = {REF("ref", JOB, NEEDED), PROSE("reason"), COUNTER("tasks")};
 static const struct rule why_pending_response[] = {MESSAGE("reasons", PENDING_REASON, UP_TO(LIMIT_PAGE))};
-static const struct rule watch_events_request[] = {ID("query_id"), COUNTER("after_seq"), BOOL("follow")};
+static const struct rule watch_events_request[] = {
+    ID("query_id"), COUNTER("after_seq"), BOOL("follow"), BOOL("rows"), COUNTER("feed"), COUNTER("position"),
+};
 
 static const struct rule event[] = {
     COUNTER("seq"),  COUNTER("at_ms"),         WORD("type"),
     REF("ref", JOB), WORKER_ID("worker_id", ), TEXT("details", LIMIT_TREE_BYTES, ),
-    BOOL("resync"),
+    BOOL("resync"),  COUNTER("position"),      COUNTER("head"),
+    BOOL("more"),
 };
 
 /* Workers. */
@@ -361,7 +364,12 @@ static const struct rule set_node_request[] = {
 };
 
 static const struct rule set_node_response[] = {MESSAGE("node", NODE, NEEDED)};
-static const struct rule snapshot_chunk[] = {COUNTER("seq"), BYTES("rows_json", LIMIT_TREE_BYTES)};
+static const struct rule snapshot_chunk[] = {
+    COUNTER("seq"),
+    BYTES("rows_json", LIMIT_TREE_BYTES),
+    COUNTER("feed"),
+    COUNTER("position"),
+};
 
 static const struct rule table[] = {
     TABLE_NAME("name", NEEDED),

@@ -5,6 +5,8 @@
  * thread, which learns that jobs have ended, only leaves their names. A heartbeat names every job that is still held, so
  * the last answer says all that there is to drop, and takes the place of an older one.
  */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -22,20 +24,43 @@ static void free_names(char **names, uint32_t n)
     mem_free((void *)names);
 }
 
+/* Names of jobs, each once. */
+struct held_jobs {
+    char **names;
+    uint32_t n;
+    uint32_t cap;
+};
+
+static void add_held(void *context, const char *job_id)
+{
+    struct held_jobs *held = context;
+    for (uint32_t i = 0; i < held->n; i++) {
+        if (strcmp(held->names[i], job_id) == 0) {
+            return;
+        }
+    }
+    if (held->n < LIMIT_HELD_JOBS) {
+        held->names = mem_grow((void *)held->names, &held->cap, held->n + 1, sizeof *held->names);
+        held->names[held->n++] = mem_strdup(job_id);
+    }
+}
+
 uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char ***out_job_ids)
 {
-    uint32_t n = 0;
+    struct held_jobs held = {0};
     if (worker->store == NULL) {
         return 0;
     }
-    char **names = exchange_store_jobs(worker->store, LIMIT_HELD_JOBS, &n);
-    char **copies = arena_alloc(arena, n * sizeof *copies);
-    for (uint32_t i = 0; i < n; i++) {
-        copies[i] = arena_strdup(arena, names[i]);
+    held.names = exchange_store_jobs(worker->store, LIMIT_HELD_JOBS, &held.n);
+    held.cap = held.n;
+    executor_set_each_job(worker->executors, add_held, &held);
+    char **copies = arena_alloc(arena, held.n * sizeof *copies);
+    for (uint32_t i = 0; i < held.n; i++) {
+        copies[i] = arena_strdup(arena, held.names[i]);
     }
-    free_names(names, n);
+    free_names(held.names, held.n);
     *out_job_ids = copies;
-    return n;
+    return held.n;
 }
 
 void worker__shuffle_jobs_ended(struct worker *worker, char *const *job_ids, size_t n)

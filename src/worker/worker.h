@@ -39,7 +39,7 @@ struct worker_options {
     const char *capabilities_json; /* NULL: none */
     const char *const *ops;        /* names of custom operators */
     uint32_t n_ops;
-    const char *token; /* NULL: none */
+    const char *token; /* NULL: none. Sent to coordinators and other workers, and asked of those who fetch here */
     const char *version;
     bool tls; /* to the coordinators */
     const char *tls_ca_pem;

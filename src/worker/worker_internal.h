@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/prng.h"
+#include "base/sha256.h"
 #include "exchange/serve.h"
 #include "exec/executor.h"
 #include "rpc/rpc.h"
@@ -202,6 +203,8 @@ struct worker {
     struct exchange_store *store;     /* NULL: it keeps nothing for others */
     struct exchange_server *exchange; /* serves it; NULL: nothing is served */
     struct rpc_server *server;
+    bool has_token; /* only who sends the token of this digest is served */
+    uint8_t token_digest[SHA256_BYTES];
     struct leader leader;
     struct fragments fragments;
 

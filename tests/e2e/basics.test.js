@@ -273,7 +273,8 @@ const isMember = (pid, verb) => {
 
 // `up` with plain logs, ready: { up, client, member }, where `member(verb)` is the process id of one that runs now.
 async function startUp(world, args = []) {
-  const up = world.capstan('up', ['up', '--data', `${world.folder()}/data`, '--listen', '127.0.0.1:0', ...args]);
+  const data = `${world.folder()}/data`;
+  const up = world.capstan('up', ['up', '--data', data, '--listen', '127.0.0.1:0', '--no-auth', ...args]);
   const [, address] = await up.line(/^ready: coordinator at (\S+),/m);
   const member = (verb) => childrenOf(up.pid).find((pid) => isMember(pid, verb));
   return { up, client: world.client(address), member };

@@ -389,7 +389,7 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
   const data = world.folder('tpch');
   const small = ['--scale', '0.02', '--repeat', '1', '--queries', '1,3', '--data', data, '--json'];
   const forced = JSON.parse((await world.cli(['bench', 'sql', '--forced', ...small])).stdout);
-  has(forced, { ratio_geomean: 'number', queries: 'object', scale: 'number', load_before: 'number', engine: 'string' });
+  has(forced, { ratio_geomean: 'number', queries: 'list', scale: 'number', load_before: 'number', engine: 'string' });
   assert.deepEqual(
     forced.queries.map((query) => query.name),
     ['q01', 'q03'],

@@ -109,7 +109,7 @@ scenario(
       );
       assert.ok(spilled > 0, 'nothing was spilled, so nothing is shown');
       for (const [title, peak] of Object.entries(peaks))
-        assert.ok(peak < 512 * MB * slowness, `${title}: ${peak} bytes`);
+        assert.ok(peak < 768 * MB * slowness, `${title}: ${peak} bytes`);
     }
     await nothingLeft(...workers);
   },

@@ -1,7 +1,7 @@
 // SQL from the command line and in trees: formats, parameters, explain, named tables, COPY and CREATE TABLE.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, command, quick, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import { assert, command, pause, quick, rounds, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
 import { Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, quote, reference } from './sql-reference.js';
 import { assertSameTable, tableFromArrow } from './sql-table.js';
@@ -248,10 +248,46 @@ scenario('COPY TO writes all or nothing', async (world) => {
   });
 });
 
+scenario('COPY TO is whole while workers are killed', { ms: 180000 }, async (world) => {
+  const expected = await reference();
+  const settings = { ...quick, single_task_bytes: 0, max_task_attempts: 1000, blacklist_failure_threshold: 1000000 };
+  const cluster = await world.cluster({ settings: { ...settings, max_fetch_recoveries: 64 } });
+  const workers = {};
+  for (const id of ['w1', 'w2', 'w3']) workers[id] = await cluster.startWorker({ id });
+  const sql = new Sql(cluster);
+  await sql.tables(await tpch());
+  const folder = world.folder('out');
+  const text =
+    'SELECT o_orderkey, count(*) AS n, sum(l_quantity) AS q FROM orders, lineitem WHERE o_orderkey = l_orderkey GROUP BY ALL';
+  const wanted = await expected.query(text);
+  for (let round = 0; round < rounds(3); round++) {
+    const id = await sql.submit(`COPY (${text}) TO ${quote(`${folder}/r${round}`)} (FORMAT parquet)`, {
+      options: { forced: true, single_task_bytes: 0, partitions: 4, broadcast_bytes: 0 },
+    });
+    await pause(world.random() * 400); // the moment is the subject
+    const victim = workers[world.any(['w1', 'w2', 'w3'])];
+    await victim.kill();
+    workers[victim.id] = await cluster.startWorker({ id: victim.id, data: victim.folder });
+    const { state, message } = await cluster.end(id);
+    assert.equal(state, 'succeeded', message);
+    assertSameTable(await expected.query(`FROM read_parquet(${quote(`${folder}/r${round}/*.parquet`)})`), wanted);
+  }
+  const names = () => fs.readdirSync(folder).sort().join();
+  const all = Array.from({ length: rounds(3) }, (_, round) => `r${round}`)
+    .sort()
+    .join();
+  await until(`only whole folders are there: ${all}`, () => names() === all).catch((error) => {
+    throw new Error(`${error.message}: ${names()}`);
+  });
+});
+
 scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {
   const expected = await reference();
   const warehouse = world.folder('warehouse');
-  const cluster = await world.cluster({ workers: 2, settings: { ...quick, single_task_bytes: 0, warehouse } });
+  const cluster = await world.cluster({ settings: { ...quick, single_task_bytes: 0 } });
+  await cluster.coordinator.stop();
+  await cluster.startCoordinator({ args: ['--warehouse', warehouse] });
+  for (const id of ['w1', 'w2']) await cluster.startWorker({ id });
   const sql = new Sql(cluster);
   await sql.tables(await tpch());
   const text = 'SELECT o_orderpriority AS p, count(*) AS n FROM orders GROUP BY ALL';

@@ -150,7 +150,8 @@ export class Gate {
   // The processes that have brought rows of this task so far, one for each attempt.
   arrivals(who) {
     const file = path.join(this.folder, `at-${who}`);
-    return fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim().split('\n').map(Number) : [];
+    const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : [];
+    return lines.filter(Boolean).map(Number);
   }
 
   arrived(who, times = 1) {

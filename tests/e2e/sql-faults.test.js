@@ -184,12 +184,7 @@ scenario('a map output is read by its exact attempt and by no other name', async
     return Buffer.concat(chunks);
   };
   assert.ok((await fetch({})).length > 1000);
-  for (const other of [
-    { attempt: mapped.attempt + 1 },
-    { map_task: MAPS },
-    { query_id: 'other' },
-    { stage_id: 77 },
-  ]) {
+  for (const other of [{ attempt: mapped.attempt + 1 }, { map_task: MAPS }, { query_id: 'other' }, { stage_id: 77 }]) {
     await assert.rejects(fetch(other), (error) => {
       assert.match(error.details, /map output not registered for requested attempt/);
       return true;
@@ -305,7 +300,7 @@ scenario('outputs that are damaged again and again end the query clearly', async
 // ---- a full disk ----
 
 // A worker whose data lies on a small disk: a file system of its own if this may be had, else files that cannot grow.
-async function startOnSmallDisk(world, cluster, id, bytes) {
+async function startOnSmallDisk(world, cluster, id, bytes, args = []) {
   const folder = world.folder(`disk-${id}`);
   const canMount = (() => {
     try {
@@ -315,7 +310,7 @@ async function startOnSmallDisk(world, cluster, id, bytes) {
       return false;
     }
   })();
-  const worker = [binary, 'worker', '--join', cluster.address, '--id', id, '--slots', '2', '--data', folder];
+  const worker = [binary, 'worker', '--join', cluster.address, '--id', id, '--slots', '2', '--data', folder, ...args];
   const started = canMount
     ? world.start(`worker ${id}`, 'unshare', [
         '-rm',
@@ -345,6 +340,22 @@ scenario('a full disk fails the query clearly and leaves nothing behind', async 
   await assertAggregated(await sql.query(aggregation())); // what fits still runs there
   await nothingLeft(small);
 });
+
+scenario(
+  'a query that needs more memory and disk than there are fails clearly and leaves nothing behind',
+  async (world) => {
+    const { cluster, sql } = await start(world, [], { settings: { ...quick, max_task_attempts: 1 } });
+    const small = await startOnSmallDisk(world, cluster, 'small', 16 << 20, ['--memory', '128MB']);
+    const id = await sql.submit(
+      'SELECT count(*) AS n FROM (SELECT DISTINCT hash(i) AS h, i::VARCHAR AS s FROM range(10000000) r(i))',
+    );
+    const { state, message } = await cluster.end(id);
+    assert.equal(state, 'failed');
+    assert.match(message, /memory|space|disk/i);
+    await nothingLeft(small);
+    await assertAggregated(await sql.query(aggregation()));
+  },
+);
 
 scenario('what does not fit on one disk runs where it does', async (world) => {
   const settings = { ...patient, shuffle_memory_bytes: 1 };
@@ -455,6 +466,37 @@ scenarioWithEachStore(
     await nothingLeft(workers.w1, workers.w2);
   },
 );
+
+scenarioWithEachStore('a new coordinator knows which input is which', async (world, store) => {
+  const { cluster, workers, sql } = await start(world, ['w1'], { store, args: [] });
+  const gate = new Gate(world);
+  gate.open();
+  const to = { exchange: 'hash', keys: ['k'], partitions: 2 };
+  const id = await sql.submit({
+    stages: [
+      { id: 0, sql: 'SELECT i AS k, i * 2 AS twice FROM range(100) r(i)', output: to },
+      { id: 1, sql: "SELECT i AS k, 'n' || i AS name FROM range(100) r(i)", output: to },
+      { id: 2, sql: 'SELECT 7 AS plus', output: { exchange: 'broadcast' } },
+      {
+        id: 3,
+        inputs: { c: 2, b: 1, a: 0 },
+        sql: 'SELECT {{task}} AS t, a.k, twice + plus AS n, name FROM a JOIN b USING (k), c',
+        custom: gate.custom,
+        output: { exchange: 'result' },
+      },
+    ],
+  });
+  for (const stage of ['s0', 's1', 's2']) await sql.stageReaches(id, stage, 'succeeded');
+  await cluster.coordinator.kill();
+  await cluster.startCoordinator();
+  workers.w2 = await cluster.startWorker({ id: 'w2', args: holds });
+  const { rows } = await sql.table(id);
+  assert.deepEqual(
+    rows.map(([, ...rest]) => rest).sort(([a], [b]) => a - b),
+    Array.from({ length: 100 }, (_, i) => [String(i), String(2 * i + 7), `n${i}`]),
+  );
+  await nothingLeft(workers.w1, workers.w2);
+});
 
 // ---- everything at random ----
 

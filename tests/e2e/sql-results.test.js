@@ -1,7 +1,7 @@
 // Results of queries as other programs get them: FetchQueryResults and `capstan sql -o arrow`, read by apache-arrow.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, grpcStatus, scenario, scenarioWithEachStore, until } from './harness.js';
+import { assert, binary, grpcStatus, scenario, scenarioWithEachStore, slowness, until } from './harness.js';
 import { forced, Gate, nothingLeft, plugin, Sql } from './sql-cluster.js';
 import { dataOf, reference } from './sql-reference.js';
 import { assertSameTable, drainArrow, tableFromArrow } from './sql-table.js';
@@ -56,37 +56,49 @@ scenario('types survive stages: an ugly table, shuffled and sorted', async (worl
   assertSameTable(await sql.query(grouped, { options: forced }), await expected.query(grouped));
 });
 
-// NULLs of an ENUM are indices into its dictionary that are not valid; in a list there are more of them than rows.
+// NULLs of an ENUM are indices into its dictionary that are not valid.
 scenario('NULLs of enums stay NULL from stage to stage', async (world) => {
-  const { sql } = await twoWorkers(world);
-  const values = `(['low', 'mid', 'high'])[1 + i % 3]::ENUM('low', 'mid', 'high')`;
-  const plan = {
+  const { sql, cluster } = await twoWorkers(world);
+  const expected = await reference();
+  const value = `(['low', 'mid', 'high'])[1 + i % 3]::ENUM('low', 'mid', 'high')`;
+  const rowsOf = (what, range) => `SELECT i, ${what} AS e FROM ${range} r(i)`;
+  const planOf = (what, n) => ({
     stages: [
       {
         id: 0,
-        sql: `SELECT i, CASE WHEN i % 2 = 0 THEN NULL ELSE ${values} END AS e, {'e': CASE WHEN i % 5 = 0 THEN NULL ELSE ${values} END} AS s,
-              [CASE WHEN i % 3 = 0 THEN NULL ELSE ${values} END, NULL, ${values}] AS l
-              FROM range({{task}} * 5000, ({{task}} + 1) * 5000) r(i)`,
+        sql: rowsOf(what, `range({{task}} * ${n}, ({{task}} + 1) * ${n})`),
         splits: [{ file: 'none' }, { file: 'none' }],
         output: { exchange: 'hash', keys: ['i'], partitions: 3 },
       },
       {
         id: 1,
         inputs: { m: 0 },
-        sql: 'SELECT e, s, l, count(*) AS n FROM m GROUP BY ALL',
-        output: { exchange: 'hash', keys: ['e', 's', 'l'], partitions: 3 },
+        sql: 'SELECT e, count(*) AS n FROM m GROUP BY e',
+        output: { exchange: 'hash', keys: ['e'], partitions: 3 },
       },
       {
         id: 2,
         inputs: { m: 1 },
-        sql: 'SELECT e, s, l, sum(n)::BIGINT AS n FROM m GROUP BY ALL',
+        sql: 'SELECT e::VARCHAR AS e, sum(n)::BIGINT AS n FROM m GROUP BY e',
         output: { exchange: 'result' },
       },
     ],
-  };
-  const whole = `SELECT e, s, l, count(*) AS n FROM (${plan.stages[0].sql.replace(/range\(.*\)/, 'range(10000)')} r(i)) GROUP BY ALL`;
-  const expected = await (await reference()).query(whole.replace('r(i) r(i)', 'r(i)'));
-  assertSameTable(await sql.query(plan), expected);
+  });
+  const scalar = `CASE WHEN i % 2 = 0 THEN NULL ELSE ${value} END`;
+  const list = `[${scalar}, NULL, ${value}]`;
+  for (const [what, n] of [
+    [scalar, 7000],
+    [`{'e': ${scalar}}`, 7000],
+    [list, 500],
+  ]) {
+    const whole = `SELECT e::VARCHAR AS e, count(*) AS n FROM (${rowsOf(what, `range(${2 * n})`)}) GROUP BY e`;
+    assertSameTable(await sql.query(planOf(what, n)), await expected.query(whole), { what });
+  }
+  // More NULLs in lists than a vector of DuckDB has rows would end its process. It is refused, and the workers live.
+  const { state, message } = await cluster.end(await sql.submit(planOf(list, 7000)));
+  assert.equal(state, 'failed');
+  assert.match(message, /lists of ENUM with NULLs cannot be passed on; cast them/);
+  assert.deepEqual(await sql.rows('SELECT 1 AS n'), [['1']]);
 });
 
 scenario('the rows of a query do not depend on the time zones of the machines that ran it', async (world) => {
@@ -190,6 +202,53 @@ scenarioWithEachStore('a result of many megabytes arrives whole, and from any of
   assert.equal((await sql.bytes(id, whole.length)).length, 0);
   assert.equal((await sql.bytes(id, whole.length + 1000)).length, 0);
 });
+
+scenario(
+  'a result that was being read goes on where it stopped, over another coordinator and at the command line',
+  async (world) => {
+    const cluster = await world.cluster({ workers: 1, settings: { leader_ttl_ms: 1000 } });
+    const sql = new Sql(cluster);
+    const rows = 1500000;
+    const id = await sql.submit(`SELECT i, 'row ' || i AS s FROM range(${rows}) r(i)`);
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    const whole = await sql.bytes(id);
+    // A client of its own: the coordinator dies in the middle of the stream.
+    const stream = cluster.client.stream('FetchQueryResults', { query_id: id });
+    const chunks = [];
+    await assert.rejects(
+      (async () => {
+        for await (const { payload } of stream) {
+          chunks.push(payload);
+          if (chunks.length === 2) await cluster.coordinator.kill();
+        }
+      })(),
+      { code: grpcStatus.UNAVAILABLE },
+    );
+    await cluster.startCoordinator();
+    const first = Buffer.concat(chunks);
+    assert.ok(first.length > 0 && first.length < whole.length);
+    const rest = await until('it can be read again', () => sql.bytes(id, first.length).catch(() => null));
+    assert.ok(Buffer.concat([first, rest]).equals(whole));
+    // The command line: the connection breaks several times.
+    const proxy = await world.proxy(cluster.address);
+    const file = path.join(world.folder(), 'rows.csv');
+    const client = world.start('client', 'sh', ['-c', 'exec "$@" >"$0"', file, binary, 'results', id, '-o', 'csv'], {
+      env: { CAPSTAN_SERVER: proxy.address },
+    });
+    for (const least of [1, 4 << 20, 12 << 20]) {
+      await until(
+        'it has come so far',
+        () => client.isOver || (fs.existsSync(file) && fs.statSync(file).size >= least),
+        { every: 1 },
+      );
+      proxy.breakAll();
+    }
+    assert.equal((await client.ended).code, 0, client.stderr);
+    const lines = fs.readFileSync(file, 'utf8').trimEnd().split('\n');
+    assert.equal(lines.length, rows + 1);
+    lines.slice(1).forEach((line, i) => line === `${i},row ${i}` || assert.equal(line, `${i},row ${i}`));
+  },
+);
 
 // Trap 7: the second final task must not replace the first, whichever ends first.
 scenarioWithEachStore('rows of several result tasks come in the order of the tasks', async (world, store) => {
@@ -304,7 +363,7 @@ scenario('a client that reads slowly, or goes away, holds nobody up', async (wor
   await new Promise((resolve) => stream.once('data', () => stream.pause() && resolve()));
   for (let i = 0; i < 20; i++) assert.deepEqual(await sql.rows(`SELECT ${i} AS n`), [[String(i)]]);
   const grown = cluster.coordinator.usage().rss - before;
-  assert.ok(grown < 64 << 20, `the coordinator grew by ${grown} bytes for a reader that does not read`);
+  assert.ok(grown < (64 << 20) * slowness, `the coordinator grew by ${grown} bytes for a reader that does not read`);
   stream.cancel();
   assert.deepEqual(await sql.rows('SELECT 7 AS n'), [['7']]);
 });

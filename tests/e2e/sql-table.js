@@ -5,7 +5,7 @@
 //
 // Arrow streams are parsed by apache-arrow, which shares no code with Capstan. Its accessors round (timestamps to
 // milliseconds, for one), so values are taken out of its buffers.
-import { RecordBatchReader, tableFromIPC, Type } from 'apache-arrow';
+import { RecordBatchReader, Type } from 'apache-arrow';
 import { assert } from './harness.js';
 
 const hex = (bytes) => Buffer.from(bytes).toString('hex');
@@ -35,7 +35,8 @@ const typeNames = {
   [Type.Interval]: () => 'INTERVAL',
   [Type.List]: ({ type }) => `${typeName(type.children[0])}[]`,
   [Type.FixedSizeList]: ({ type }) => `${typeName(type.children[0])}[${type.listSize}]`,
-  [Type.Struct]: ({ type }) => `STRUCT(${type.children.map((child) => `${child.name} ${typeName(child)}`.trim()).join(', ')})`,
+  [Type.Struct]: ({ type }) =>
+    `STRUCT(${type.children.map((child) => `${child.name} ${typeName(child)}`.trim()).join(', ')})`,
   [Type.Map]: ({ type }) => `MAP(${type.children[0].type.children.map(typeName).join(', ')})`,
   [Type.Dictionary]: () => 'ENUM',
   [Type.FixedSizeBinary]: () => 'BLOB',
@@ -123,9 +124,9 @@ function valueAt(field, data, i) {
 // ---- Arrow streams ----
 
 export function tableFromArrow(bytes) {
-  const table = tableFromIPC(bytes);
-  const { fields } = table.schema;
-  const rows = table.batches.flatMap((batch) =>
+  const reader = RecordBatchReader.from(bytes).open();
+  const { fields } = reader.schema;
+  const rows = [...reader].flatMap((batch) =>
     range(0, batch.numRows, (i) => fields.map((field, at) => valueAt(field, batch.data.children[at], i))),
   );
   return { columns: fields.map((field) => ({ name: field.name, type: typeName(field) })), rows };

@@ -286,6 +286,37 @@ TEST(every_type_survives_the_way_through_arrow)
     fixture_close(&f);
 }
 
+#define AN_ENUM "CASE WHEN range % 2 = 0 THEN NULL ELSE 'b'::ENUM('a', 'b') END"
+
+TEST(nulls_of_enums_stay_nulls)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    int n_released = 0;
+    struct ArrowArrayStream stream =
+        stream_of(&f, "SELECT " AN_ENUM " AS x, {'x': " AN_ENUM "} AS s FROM range(5000)", -1, &n_released);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "m", .is_kept = true}, &stream, &e), ERR_OK);
+    CHECK_STR(rows_of(&f, f.connection, "SELECT x, s.x, count(*) FROM m GROUP BY ALL ORDER BY ALL"),
+              "b,b,2500;null,null,2500");
+    fixture_close(&f);
+}
+
+/* DuckDB would die of it: see slice.c. */
+TEST(lists_of_enums_with_nulls_are_refused_if_they_are_many)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    int n_released = 0;
+    struct ArrowArrayStream stream = stream_of(&f, "SELECT [" AN_ENUM ", NULL] AS x FROM range(500)", -1, &n_released);
+    CHECK_ERR(duck_register(f.connection, &(struct duck_input){.name = "few", .is_kept = true}, &stream, &e), ERR_OK);
+    CHECK_STR(rows_of(&f, f.connection, "SELECT x[1], x[2], count(*) FROM few GROUP BY ALL ORDER BY ALL"),
+              "b,null,250;null,null,250");
+    stream = stream_of(&f, "SELECT [" AN_ENUM ", NULL] AS x FROM range(2000)", -1, &n_released);
+    CHECK(duck_register(f.connection, &(struct duck_input){.name = "many", .is_kept = true}, &stream, &e) != ERR_OK);
+    CHECK(strstr(e.message, "lists of ENUM with NULLs cannot be passed on") != NULL);
+    fixture_close(&f);
+}
+
 /* The bits of a Bool array as 0, 1 and - for NULL. */
 static void write_bools(struct buf *out, const struct ArrowArray *array)
 {

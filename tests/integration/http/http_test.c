@@ -1,15 +1,10 @@
 /* The server over real sockets: requests are written by hand, so that wrong ones can be written, too. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include "http/http.h"
 #include "http/metric.h"
+#include "http/talk.h"
 #include "test.h"
 
 static void say_hello(void *context, struct http_request *request, struct http_answer *answer)
@@ -62,34 +57,10 @@ static struct http_server *start(void)
     return server;
 }
 
-static int dial(const struct http_server *server)
-{
-    const char *colon = strrchr(http_server_address(server), ':');
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = 20};
-    to.sin_port = htons((uint16_t)strtol(colon + 1, NULL, 10));
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
-
 /* Sends the bytes and reads until the server closes. */
 static void ask_bytes(const struct http_server *server, const char *bytes, size_t n, struct buf *answer)
 {
-    int fd = dial(server);
-    char piece[4096];
-    ssize_t got;
-    while (n > 0 && (got = send(fd, bytes, n, MSG_NOSIGNAL)) > 0) {
-        bytes += got;
-        n -= (size_t)got;
-    }
-    buf_reset(answer);
-    while ((got = recv(fd, piece, sizeof piece, 0)) > 0) {
-        buf_append(answer, piece, (size_t)got);
-    }
-    close(fd);
-    buf_text(answer, "");
+    talk_bytes(http_server_address(server), bytes, n, answer);
 }
 
 static void ask(const struct http_server *server, const char *head, struct buf *answer)
@@ -143,8 +114,9 @@ TEST(an_error_has_the_shape_of_the_interface)
     struct buf answer = {0};
     ask(server, "GET /fail", &answer);
     CHECK(strstr(answer.data, "HTTP/1.1 409 ") == answer.data);
-    CHECK_STR(body_of(&answer),
-              "{\"error\":{\"code\":\"failed_precondition\",\"message\":\"not \\\"now\\\"\",\"hint\":\"later\"}}\n");
+    CHECK_STR(
+        body_of(&answer),
+        "{\"error\":{\"code\":\"failed_precondition\",\"message\":\"not \\\"now\\\"\",\"detail\":null,\"hint\":\"later\"}}\n");
     buf_deinit(&answer);
     http_server_close(server);
 }
@@ -209,5 +181,20 @@ TEST(metrics_are_written_as_prometheus_reads_them)
     metric_value(&out, "capstan_worker_slots", NULL, 0.5);
     CHECK_STR(out.data, "# HELP capstan_worker_slots Slots by state.\n# TYPE capstan_worker_slots gauge\n"
                         "capstan_worker_slots{state=\"busy\"} 3\ncapstan_worker_slots 0.5\n");
+    buf_deinit(&out);
+}
+
+TEST(a_histogram_counts_values_up_to_each_bound)
+{
+    static const double bounds[] = {0.1, 1, 10};
+    struct metric_histogram histogram = {.bounds = bounds, .n_bounds = 3};
+    struct buf out = {0};
+    metric_observe(&histogram, 0.1);
+    metric_observe(&histogram, 0.5);
+    metric_observe(&histogram, 0.25);
+    metric_observe(&histogram, 100);
+    metric_histogram(&out, "h", &histogram);
+    CHECK_STR(out.data, "h_bucket{le=\"0.1\"} 1\nh_bucket{le=\"1\"} 3\nh_bucket{le=\"10\"} 3\n"
+                        "h_bucket{le=\"+Inf\"} 4\nh_sum 100.85\nh_count 4\n");
     buf_deinit(&out);
 }

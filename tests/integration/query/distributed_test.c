@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/prng.h"
 #include "query/data.h"
 #include "query/runner.h"
@@ -24,7 +25,7 @@ static bool is_set(const char *name)
     return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
-/* Ways to run a query. In the last two, plans are refined with the sizes of finished stages. */
+/* Ways to run a query. In the last four, plans are refined with the sizes of finished stages. */
 static const struct {
     const char *name;
     struct run_options options;
@@ -41,6 +42,12 @@ static const struct {
      {.cut = {.partitions = 3, .slots = 3, .is_forced = true, .broadcast_bytes = 200000},
       .is_refined = true,
       .refine_bytes = 50000}},
+    {"3 partitions, the last stages as one task",
+     {.cut = {.partitions = 3, .slots = 3, .is_forced = true, .broadcast_bytes = 20000, .tail_bytes = LIMIT_QUANTITY},
+      .is_refined = true}},
+    {"3 partitions, small tables read by each task, the last stages as one task",
+     {.cut = {.partitions = 3, .slots = 3, .broadcast_bytes = 200000, .tail_bytes = LIMIT_QUANTITY},
+      .is_refined = true}},
 };
 
 struct totals {

@@ -128,6 +128,7 @@ static void choose_options(struct campaign *c, uint64_t seed)
         .cut = {.partitions = 2 + (uint32_t)prng_below(&prng, 2),
                 .slots = 1 + (uint32_t)prng_below(&prng, 3),
                 .broadcast_bytes = limits[prng_below(&prng, 4)],
+                .tail_bytes = prng_permille(&prng, 300) ? 100000 : 0,
                 .is_forced = true},
         .is_refined = prng_permille(&prng, 500),
         .refine_bytes = prng_permille(&prng, 500) ? 30000 : 0,

@@ -20,7 +20,7 @@ static void start(struct peer *peer, struct settings settings)
     CHECK_ERR(store_migrate(store, STORE_NEWEST, &peer->e), ERR_OK);
     store_close(store);
     struct service_options options = {
-        .store_url = peer->url, .node_id = "n1", .listen = "127.0.0.1:0", .settings = settings};
+        .store_url = peer->url, .node_id = "n1", .listen = "127.0.0.1:0", .http = "127.0.0.1:0", .settings = settings};
     CHECK_ERR(service_start(&options, &peer->service, &peer->e), ERR_OK);
     struct rpc_channel_options channel = {.target = service_address(peer->service)};
     CHECK_ERR(rpc_channel_open(&channel, &peer->channel, &peer->e), ERR_OK);

@@ -147,6 +147,21 @@ TEST(listening_for_others_needs_encryption_or_an_explicit_wish)
     CHECK_ERR(address_check_listen(&rule, NULL), ERR_OK);
 }
 
+TEST(who_lets_others_run_commands_must_know_them)
+{
+    struct listen_rule rule = {.address = "0.0.0.0:7400", .can_tls = true, .has_tls = true, .needs_tokens = true};
+    struct error e = {0};
+
+    CHECK_ERR(address_check_listen(&rule, &e), ERR_INVALID);
+    CHECK(strstr(e.hint, "--auth-tokens") != NULL);
+    rule.has_tokens = true;
+    CHECK_ERR(address_check_listen(&rule, NULL), ERR_OK);
+    rule.has_tls = false; /* a token in plain text is everybody's */
+    CHECK_ERR(address_check_listen(&rule, NULL), ERR_INVALID);
+    rule = (struct listen_rule){.address = "127.0.0.1:7400", .needs_tokens = true};
+    CHECK_ERR(address_check_listen(&rule, NULL), ERR_OK);
+}
+
 TEST(a_pair_has_a_name_and_may_have_an_empty_value)
 {
     size_t n = 0;

@@ -80,6 +80,30 @@ TEST(readers_are_told_which_attempts_to_read)
     cluster_finish(&c);
 }
 
+/* Executors tell their inputs apart by it. */
+TEST(sources_come_in_the_order_in_which_the_stage_names_its_parents)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {MAP_STAGE(1, 1), MAP_STAGE(1, 1), MAP_STAGE(1, 1),
+                                  QUERY_STAGE(1, AFTER(READS(2), READS(0), READS_ALL(1))),
+                                  QUERY_STAGE(1, AFTER(READS(0), READS_ALL(1), READS(2)))};
+    static const uint32_t orders[][3] = {{2, 0, 1}, {0, 1, 2}};
+    SUBMIT_QUERY(&c, "q", stages);
+    for (uint32_t i = 0; i < 3; i++) {
+        worker_maps(&c, "w1", at("q", i, 0), 1);
+    }
+    for (uint32_t reader = 0; reader < 2; reader++) {
+        const struct assignment *a = worker_takes_task(&c, "w1", at("q", 3 + reader, 0));
+        CHECK_UINT(a->n_sources, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            CHECK_UINT(a->sources[i].ref.stage, orders[reader][i]);
+        }
+    }
+    cluster_finish(&c);
+}
+
 TEST(readers_get_their_own_range_of_partitions)
 {
     struct cluster c;

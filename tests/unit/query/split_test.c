@@ -20,7 +20,7 @@ static struct fixture split_files(const char **names, uint32_t n, uint64_t bytes
 {
     struct fixture f = {0};
     struct scan scan = {.source = SCAN_PARQUET, .files = names, .n_files = n};
-    split_scan(&catalog, &scan, bytes, &f.arena, &f.splits, &f.n);
+    split_scan(&catalog, &scan, &(struct split_sizes){.bytes_target = bytes}, &f.arena, &f.splits, &f.n);
     return f;
 }
 

@@ -1,8 +1,10 @@
-#include "cli/columns.h"
+#include "exchange/columns.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 static bool is_taken(const struct columns *columns, uint32_t before, const char *name)
@@ -70,4 +72,69 @@ void columns_json(const struct columns *columns, const struct ArrowArray *batch,
                   struct buf *out)
 {
     text_cell_json(out, columns->columns[column].type, batch->children[column], batch->offset + row);
+}
+
+/* ---- rows ---- */
+
+static void put_csv(struct buf *out, const char *text, size_t n)
+{
+    bool needs_quotes = n == 0;
+    for (size_t i = 0; i < n && !needs_quotes; i++) {
+        needs_quotes = text[i] == ',' || text[i] == '"' || text[i] == '\n' || text[i] == '\r';
+    }
+    if (!needs_quotes) {
+        buf_append(out, text, n);
+        return;
+    }
+    buf_char(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        buf_text(out, text[i] == '"' ? "\"" : "");
+        buf_char(out, text[i]);
+    }
+    buf_char(out, '"');
+}
+
+void columns_csv_names(const struct columns *columns, struct buf *out)
+{
+    for (uint32_t i = 0; i < columns->n; i++) {
+        buf_text(out, i == 0 ? "" : ",");
+        put_csv(out, columns->columns[i].name, strlen(columns->columns[i].name));
+    }
+    buf_char(out, '\n');
+}
+
+void columns_csv_row(const struct columns *columns, const struct ArrowArray *batch, int64_t row, struct buf *cell,
+                     struct buf *out)
+{
+    for (uint32_t i = 0; i < columns->n; i++) {
+        buf_text(out, i == 0 ? "" : ",");
+        buf_reset(cell);
+        if (columns_text(columns, batch, i, row, cell)) {
+            put_csv(out, cell->data, cell->n);
+        }
+    }
+    buf_char(out, '\n');
+}
+
+void columns_json_head(const struct columns *columns, struct buf *out)
+{
+    buf_text(out, "{\"columns\":[");
+    for (uint32_t i = 0; i < columns->n; i++) {
+        buf_text(out, i == 0 ? "{\"name\":" : ",{\"name\":");
+        json_write_text(out, columns->columns[i].name);
+        buf_text(out, ",\"type\":");
+        json_write_text(out, columns->columns[i].type_name);
+        buf_char(out, '}');
+    }
+    buf_text(out, "],\"rows\":[");
+}
+
+void columns_json_row(const struct columns *columns, const struct ArrowArray *batch, int64_t row, struct buf *out)
+{
+    buf_char(out, '[');
+    for (uint32_t i = 0; i < columns->n; i++) {
+        buf_text(out, i == 0 ? "" : ",");
+        columns_json(columns, batch, i, row, out);
+    }
+    buf_char(out, ']');
 }

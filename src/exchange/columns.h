@@ -1,10 +1,13 @@
 /*
- * columns.h - the columns of a result: what they are called, and how their cells become text.
+ * columns.h - the columns of a result: what they are called, and how their cells and rows become text.
+ *
+ * Rows as CSV: names in the first line; RFC 4180 quotes; NULL is nothing at all, an empty text is "". As JSON:
+ * {"columns":[{"name","type"}...],"rows":[[...]...]}. What the values look like is told in text.h.
  *
  * Ownership: columns_init copies all that it needs; columns_deinit frees. Threads: one at a time.
  */
-#ifndef CAPSTAN_CLI_COLUMNS_H
-#define CAPSTAN_CLI_COLUMNS_H
+#ifndef CAPSTAN_EXCHANGE_COLUMNS_H
+#define CAPSTAN_EXCHANGE_COLUMNS_H
 
 #include <stdint.h>
 
@@ -34,5 +37,15 @@ bool columns_text(const struct columns *columns, const struct ArrowArray *batch,
                   struct buf *out);
 void columns_json(const struct columns *columns, const struct ArrowArray *batch, uint32_t column, int64_t row,
                   struct buf *out);
+
+/* CSV: the first line, and a row; `cell` is scratch. */
+void columns_csv_names(const struct columns *columns, struct buf *out);
+void columns_csv_row(const struct columns *columns, const struct ArrowArray *batch, int64_t row, struct buf *cell,
+                     struct buf *out);
+
+/* JSON: what stands before the first row, and a row without the comma before it. COLUMNS_JSON_END follows the last. */
+void columns_json_head(const struct columns *columns, struct buf *out);
+void columns_json_row(const struct columns *columns, const struct ArrowArray *batch, int64_t row, struct buf *out);
+#define COLUMNS_JSON_END "]}\n"
 
 #endif

@@ -1,0 +1,30 @@
+/*
+ * api.h - the HTTP API: a second door to the services.
+ *
+ * Ownership: api_start's caller owns it and stops it while the clerks still work. Threads: any.
+ */
+#ifndef CAPSTAN_COORDINATOR_API_H
+#define CAPSTAN_COORDINATOR_API_H
+
+#include "base/check.h"
+#include "base/err.h"
+
+struct api;
+struct service;
+
+struct api_options {
+    const char *listen;       /* HOST:PORT; port 0: any free one */
+    const char *advertise;    /* whose host is a name of this machine, too */
+    const char *tls_cert_pem; /* both NULL: no TLS */
+    const char *tls_key_pem;
+};
+
+/* ERR_UNAVAILABLE if the address is taken, ERR_INVALID if it is none. */
+MUST_USE enum err api_start(struct service *service, const struct api_options *options, struct api **out,
+                            struct error *e);
+void api_stop(struct api *api); /* NULL ok */
+
+/* HOST:PORT with the real port. */
+const char *api_address(const struct api *api);
+
+#endif

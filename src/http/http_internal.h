@@ -1,0 +1,82 @@
+/*
+ * http_internal.h - what the server's files share: a request on its way.
+ *
+ * All fields of a request below `is_held` are guarded by the server's lock. A request that is deferred has two holders,
+ * the owner of its answer and libmicrohttpd; the last one that lets go frees it.
+ *
+ * While a connection is suspended, libmicrohttpd does nothing with it, not even notice that its peer has gone.
+ */
+#ifndef CAPSTAN_HTTP_HTTP_INTERNAL_H
+#define CAPSTAN_HTTP_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "http/http.h"
+
+#define HTTP_ADDRESS_BYTES 300
+
+struct http_server {
+    struct MHD_Daemon *daemon;
+    const struct http_route *routes;
+    uint32_t n_routes;
+    void *context;
+    size_t body_bytes_max;
+    size_t bodies_bytes_max;
+    atomic_size_t bodies_bytes; /* of requests that are there */
+    char address[HTTP_ADDRESS_BYTES];
+    uint32_t pulse_ms;
+    pthread_t pulse; /* says something on streams that rest */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* something of what a close waits for, or that there is a close */
+    struct list streams;    /* of struct http_request.in_streams */
+    uint32_t n_held;        /* deferred requests whose owner has not ended them */
+    uint32_t n_suspended;   /* connections */
+    bool is_closing;
+};
+
+struct http_request {
+    struct http_server *server;
+    struct MHD_Connection *connection;
+    const char *method;
+    const char *path;
+    struct buf body;
+    bool is_too_long;
+    bool is_too_much; /* together with those of others */
+    bool is_deferred;
+
+    bool is_held;      /* by the owner of the answer */
+    bool is_completed; /* libmicrohttpd has let go of it */
+    bool is_suspended;
+    bool is_ready; /* there is an answer, or the beginning of a stream */
+    bool is_stream;
+    struct http_answer answer;
+    struct list in_streams;
+    const char *pulse;
+    struct buf chunk;
+    size_t taken; /* bytes of it */
+    http_sent_fn *sent;
+    void *sent_context;
+    bool has_ended;
+    bool is_broken;
+    http_gone_fn *gone;
+    void *gone_context;
+    bool is_telling; /* `gone` runs, in this thread: */
+    pthread_t teller;
+};
+
+/* The answer of a stream that has begun, to be queued. NULL if there is no memory. */
+struct MHD_Response *http__stream_response(struct http_request *request);
+
+/* libmicrohttpd has let go of a deferred request. */
+void http__completed(struct http_request *request);
+
+void http__request_free(struct http_request *request);
+
+/* The thread of the pulse. */
+void *http__pulse(void *server);
+
+#endif

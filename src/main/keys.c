@@ -1,0 +1,143 @@
+#include "main/keys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define PEM_BYTES_MAX ((size_t)1024 * 1024)
+
+static const char *const options[KEY_FILES] =
+    {[KEY_TOKENS] = "auth-tokens", [KEY_CERT] = "tls-cert", [KEY_KEY] = "tls-key", [KEY_CLIENT_CA] = "tls-client-ca"};
+
+static enum err read_pem(const char *path, const char *option, struct buf *out, struct error *e)
+{
+    char chunk[4096];
+    ssize_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return error_set(e, ERR_INVALID, "--%s: cannot open %s: %s", option, path, strerror(errno));
+    }
+    buf_reset(out);
+    buf_append(out, NULL, 0);
+    while ((n = read(fd, chunk, sizeof chunk)) > 0 && out->n < PEM_BYTES_MAX) {
+        buf_append(out, chunk, (size_t)n);
+    }
+    int error = errno;
+    close(fd);
+    if (n < 0) {
+        return error_set(e, ERR_INVALID, "--%s: cannot read %s: %s", option, path, strerror(error));
+    }
+    if (n > 0) {
+        return error_set(e, ERR_INVALID, "--%s: %s is too long: at most %zu bytes", option, path, PEM_BYTES_MAX);
+    }
+    return ERR_OK;
+}
+
+static enum err read_pems(const struct keys *keys, struct buf pems[KEY_FILES], struct error *e)
+{
+    enum err err = ERR_OK;
+    for (int i = KEY_CERT; i < KEY_FILES && err == ERR_OK; i++) {
+        err = keys->paths[i] != NULL ? read_pem(keys->paths[i], options[i], &pems[i], e) : ERR_OK;
+    }
+    return err;
+}
+
+static struct service_tls tls_of(const struct keys *keys, const struct buf pems[KEY_FILES])
+{
+    return (struct service_tls){.cert_pem = keys->paths[KEY_CERT] != NULL ? pems[KEY_CERT].data : NULL,
+                                .key_pem = keys->paths[KEY_KEY] != NULL ? pems[KEY_KEY].data : NULL,
+                                .client_ca_pem = keys->paths[KEY_CLIENT_CA] != NULL ? pems[KEY_CLIENT_CA].data : NULL};
+}
+
+struct service_tls keys_tls(const struct keys *keys)
+{
+    return tls_of(keys, keys->pems);
+}
+
+/* Whether the file is another than it was, and from now on not any more. One that is away has not changed. */
+static bool has_changed(struct keys *keys, int i)
+{
+    struct stat now;
+    struct stat *seen = &keys->seen[i];
+    if (keys->paths[i] == NULL || stat(keys->paths[i], &now) != 0) {
+        return false;
+    }
+    bool is_same = now.st_dev == seen->st_dev && now.st_ino == seen->st_ino && now.st_size == seen->st_size &&
+                   now.st_mtim.tv_sec == seen->st_mtim.tv_sec && now.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
+    *seen = now;
+    return !is_same;
+}
+
+enum err keys_open(struct cli *cli, struct keys *keys, struct error *e)
+{
+    enum err err = ERR_OK;
+    for (int i = 0; i < KEY_FILES; i++) {
+        keys->paths[i] = cli_text(cli, options[i]);
+        (void)has_changed(keys, i); /* before it is read: what changes meanwhile is seen by the first look */
+    }
+    if ((keys->paths[KEY_CERT] == NULL) != (keys->paths[KEY_KEY] == NULL)) {
+        return error_set(e, ERR_INVALID, "--tls-cert and --tls-key belong together");
+    }
+    if (keys->paths[KEY_CLIENT_CA] != NULL && keys->paths[KEY_CERT] == NULL) {
+        return error_set(e, ERR_INVALID, "--tls-client-ca needs --tls-cert and --tls-key");
+    }
+    if (keys->paths[KEY_TOKENS] != NULL) {
+        err = auth_open(keys->paths[KEY_TOKENS], &keys->auth, e);
+    }
+    return err == ERR_OK ? read_pems(keys, keys->pems, e) : err;
+}
+
+void keys_close(struct keys *keys)
+{
+    auth_close(keys->auth);
+    for (int i = 0; i < KEY_FILES; i++) {
+        buf_deinit(&keys->pems[i]);
+    }
+    *keys = (struct keys){0};
+}
+
+static void reload_tokens(struct keys *keys)
+{
+    struct error e = {0};
+    if (auth_reload(keys->auth, &e) == ERR_OK) {
+        log_info("auth", "the tokens were read again from %s", keys->paths[KEY_TOKENS]);
+    } else {
+        log_warn("auth", "the tokens stay as they were: %s", e.message);
+    }
+}
+
+static void reload_certificates(struct keys *keys, struct service *service)
+{
+    struct buf fresh[KEY_FILES] = {0};
+    struct error e = {0};
+    enum err err = read_pems(keys, fresh, &e);
+    if (err == ERR_OK) {
+        struct service_tls tls = tls_of(keys, fresh);
+        err = service_reload_tls(service, &tls, &e);
+    }
+    if (err == ERR_OK) {
+        log_info("tls", "the certificates were read again; new connections get them");
+    } else { /* maybe only one of two files has been replaced yet; the other will be another change */
+        log_warn("tls", "the certificates stay as they were: %s", e.message);
+    }
+    for (int i = 0; i < KEY_FILES; i++) {
+        buf_deinit(&fresh[i]);
+    }
+}
+
+void keys_look(struct keys *keys, struct service *service)
+{
+    bool is_tls_new = false;
+    for (int i = KEY_CERT; i < KEY_FILES; i++) {
+        is_tls_new = has_changed(keys, i) || is_tls_new;
+    }
+    if (has_changed(keys, KEY_TOKENS)) {
+        reload_tokens(keys);
+    }
+    if (is_tls_new) {
+        reload_certificates(keys, service);
+    }
+}

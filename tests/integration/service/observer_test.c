@@ -1,0 +1,482 @@
+/* Observers over real gRPC: a leader on a file, and a process without a store that follows it. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/sha256.h"
+#include "service/peer.h"
+#include "test.h"
+
+#define SUCCEEDED CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED
+#define JOB_HAS_SUCCEEDED CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED
+#define JOB_IS_RUNNING CAPSTAN__V1__QUERY_STATE__QUERY_STATE_RUNNING
+#define WAIT_MS 30000
+
+#define CHAIN                                                                                                          \
+    "{\"name\":\"t\",\"tasks\":["                                                                                      \
+    "{\"name\":\"a\",\"executor\":\"command\",\"inputs\":{\"argv\":[\"echo\",\"only-for-workers\"]}},"                 \
+    "{\"name\":\"b\",\"executor\":\"sleep\",\"depends_on\":[\"a\"],\"inputs\":{\"ms\":\"${results.a.n}\"}}]}"
+#define SINGLE "{\"name\":\"one\",\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}}]}"
+#define STUCK "{\"name\":\"stuck\",\"tasks\":[{\"name\":\"a\",\"executor\":\"nobody-has-it\",\"inputs\":{}}]}"
+
+/* ---- an observer as a peer ---- */
+
+static void observe(struct peer *o, const char *follow)
+{
+    *o = (struct peer){0};
+    struct service_options options = {
+        .node_id = "o1", .listen = "127.0.0.1:0", .settings = settings_default(), .follow = follow};
+    CHECK_ERR(service_start(&options, &o->service, &o->e), ERR_OK);
+    struct rpc_channel_options channel = {.target = service_address(o->service)};
+    CHECK_ERR(rpc_channel_open(&channel, &o->channel, &o->e), ERR_OK);
+}
+
+static void pause_a_little(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+/* The bytes of an answer: equal answers have equal bytes. Empty if there was none. */
+static struct buf answer_of(struct peer *p, const char *method, const void *request, enum pb_kind kind)
+{
+    struct buf bytes = {0};
+    void *message = NULL;
+    if (peer_call(p, method, request, kind, &message) == ERR_OK) {
+        if (kind == PB_LIST_TASKS_RESPONSE) { /* each store has cursors of its own */
+            ((struct pb_list_tasks_response *)message)->next = arena_strdup(&p->arena, "");
+        }
+        wire_encode(message, &bytes);
+        buf_text(&bytes, "");
+    }
+    return bytes;
+}
+
+/* Asks both until they say the same. */
+static void become_equal(struct peer *p, struct peer *o, const char *method, const void *request, enum pb_kind kind)
+{
+    int64_t until_ms = clock_mono_ms() + WAIT_MS;
+    for (;;) {
+        struct buf a = answer_of(p, method, request, kind);
+        struct buf b = answer_of(o, method, request, kind);
+        bool is_same = a.n == b.n && a.data != NULL && b.data != NULL && memcmp(a.data, b.data, a.n) == 0;
+        buf_deinit(&a);
+        buf_deinit(&b);
+        if (is_same) {
+            return;
+        }
+        if (clock_mono_ms() >= until_ms) {
+            printf("%s: the answers differ: %s\n", method, o->e.message);
+        }
+        CHECK(clock_mono_ms() < until_ms);
+        pause_a_little();
+    }
+}
+
+static void all_jobs_become_equal(struct peer *p, struct peer *o)
+{
+    become_equal(p, o, "ControlPlane/ListJobs", peer_message(p, PB_LIST_JOBS_REQUEST), PB_LIST_JOBS_RESPONSE);
+}
+
+static void job_becomes_equal(struct peer *p, struct peer *o, const char *job)
+{
+    struct pb_list_tasks_request *tasks = peer_message(p, PB_LIST_TASKS_REQUEST);
+    struct pb_get_query_status_request *status = peer_message(p, PB_GET_QUERY_STATUS_REQUEST);
+    struct pb_why_pending_request *why = peer_message(p, PB_WHY_PENDING_REQUEST);
+    tasks->query_id = status->query_id = why->query_id = arena_strdup(&p->arena, job);
+    become_equal(p, o, "ControlPlane/ListTasks", tasks, PB_LIST_TASKS_RESPONSE);
+    become_equal(p, o, "ControlPlane/GetQueryStatus", status, PB_GET_QUERY_STATUS_RESPONSE);
+    become_equal(p, o, "ControlPlane/WhyPending", why, PB_WHY_PENDING_RESPONSE);
+}
+
+static struct pb_get_leader_response *leader_of(struct peer *p)
+{
+    struct pb_get_leader_response *leader = NULL;
+    CHECK_ERR(
+        peer_call(p, "Cluster/GetLeader", peer_message(p, PB_GET_LEADER_REQUEST), PB_GET_LEADER_RESPONSE, &leader),
+        ERR_OK);
+    return leader;
+}
+
+static void run_single(struct peer *p, const char *result)
+{
+    CHECK_STR(peer_report(p, "w1", peer_take(p, "w1", "a"), SUCCEEDED, result), "");
+}
+
+/* ---- raw streams ---- */
+
+static struct rpc_stream *open_stream(struct peer *p, const char *path, const void *request)
+{
+    struct buf bytes = {0};
+    struct rpc_stream *stream = NULL;
+    wire_encode(request, &bytes);
+    struct rpc_request call = {.path = path, .bytes = bytes.data, .n = bytes.n, .timeout_ms = WAIT_MS};
+    CHECK_ERR(rpc_stream_open(p->channel, &call, &stream, &p->e), ERR_OK);
+    buf_deinit(&bytes);
+    return stream;
+}
+
+/* All rows of a snapshot, and where it is. */
+static struct pb_snapshot_chunk *snapshot_of(struct peer *p, struct buf *rows)
+{
+    struct buf bytes = {0};
+    struct pb_snapshot_chunk *chunk = NULL;
+    bool is_end = false;
+    struct rpc_stream *stream =
+        open_stream(p, "/capstan.v1.Cluster/GetSnapshot", peer_message(p, PB_GET_SNAPSHOT_REQUEST));
+    while (!is_end) {
+        CHECK_ERR(rpc_stream_next(stream, &bytes, &is_end, NULL, &p->e), ERR_OK);
+        if (!is_end) {
+            CHECK_ERR(wire_decode(PB_SNAPSHOT_CHUNK, bytes.data, bytes.n, &p->arena, &chunk, &p->e), ERR_OK);
+            buf_append(rows, chunk->rows_json.data, chunk->rows_json.len);
+        }
+    }
+    rpc_stream_close(stream);
+    buf_deinit(&bytes);
+    CHECK(chunk != NULL);
+    return chunk;
+}
+
+static struct pb_event *next_event(struct peer *p, struct rpc_stream *stream)
+{
+    struct buf bytes = {0};
+    struct pb_event *event = NULL;
+    bool is_end = false;
+    CHECK_ERR(rpc_stream_next(stream, &bytes, &is_end, NULL, &p->e), ERR_OK);
+    CHECK(!is_end);
+    CHECK_ERR(wire_decode(PB_EVENT, bytes.data, bytes.n, &p->arena, &event, &p->e), ERR_OK);
+    buf_deinit(&bytes);
+    return event;
+}
+
+/* ---- tests ---- */
+
+TEST(an_observer_answers_all_reads_as_the_leader_does)
+{
+    struct peer p, o;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    const char *before = peer_submit(&p, CHAIN); /* before there is an observer: it comes with the snapshot */
+    CHECK_STR(peer_report(&p, "w1", peer_take(&p, "w1", "a"), SUCCEEDED, "{\"n\":7}"), "");
+    observe(&o, service_address(p.service));
+    CHECK_STR(peer_report(&p, "w1", peer_take(&p, "w1", "b"), SUCCEEDED, "true"), "");
+    const char *after = peer_submit(&p, SINGLE);
+    const char *stuck = peer_submit(&p, STUCK);
+    run_single(&p, "[1,2]");
+    struct pb_put_table_request *put = peer_message(&p, PB_PUT_TABLE_REQUEST);
+    put->table = peer_message(&p, PB_TABLE);
+    put->table->name = arena_strdup(&p.arena, "t");
+    put->table->source = arena_strdup(&p.arena, "/data/t.parquet");
+    CHECK_ERR(peer_call(&p, "Cluster/PutTable", put, PB_PUT_TABLE_RESPONSE, NULL), ERR_OK);
+
+    all_jobs_become_equal(&p, &o);
+    job_becomes_equal(&p, &o, before);
+    job_becomes_equal(&p, &o, after);
+    job_becomes_equal(&p, &o, stuck);
+    become_equal(&p, &o, "Cluster/ListNodes", peer_message(&p, PB_LIST_NODES_REQUEST), PB_LIST_NODES_RESPONSE);
+    become_equal(&p, &o, "Cluster/ListTables", peer_message(&p, PB_LIST_TABLES_REQUEST), PB_LIST_TABLES_RESPONSE);
+    CHECK_STR(peer_results(&o, before, 0), "{\"a\":{\"n\":7},\"b\":true}");
+    CHECK_STR(peer_results(&o, after, 0), "{\"a\":[1,2]}");
+    CHECK(o.trailer.staleness_ms >= 0);
+
+    struct pb_get_query_status_request *unknown = peer_message(&o, PB_GET_QUERY_STATUS_REQUEST);
+    unknown->query_id = arena_strdup(&o.arena, "no-such-job");
+    CHECK_ERR(peer_call(&o, "ControlPlane/GetQueryStatus", unknown, PB_GET_QUERY_STATUS_RESPONSE, NULL), ERR_NOT_FOUND);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+TEST(an_observer_refuses_writes_and_names_the_leader)
+{
+    struct peer p, o;
+    peer_init(&p);
+    observe(&o, service_address(p.service));
+    all_jobs_become_equal(&p, &o);
+    CHECK_ERR(peer_submit_err(&o, "j1", SINGLE), ERR_PRECONDITION);
+    CHECK_STR(o.trailer.leader, service_address(p.service));
+    struct pb_get_task_request *poll = peer_message(&o, PB_GET_TASK_REQUEST);
+    poll->worker_id = poll->incarnation = arena_strdup(&o.arena, "w1");
+    poll->capacity = 1;
+    CHECK_ERR(peer_call(&o, "ControlPlane/GetTask", poll, PB_GET_TASK_RESPONSE, NULL), ERR_PRECONDITION);
+    CHECK_STR(o.trailer.leader, service_address(p.service));
+    const struct pb_get_leader_response *leader = leader_of(&o);
+    CHECK_STR(leader->role, "observer");
+    CHECK_STR(leader->address, service_address(p.service));
+    CHECK_STR(leader->node_id, "n1");
+    CHECK(o.trailer.staleness_ms >= 0);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+struct waiting {
+    struct peer *peer;
+    const char *job;
+    const struct pb_query_status *status;
+};
+
+static void *wait_for_end(void *context)
+{
+    struct waiting *waiting = context;
+    waiting->status = peer_status(waiting->peer, waiting->job, WAIT_MS);
+    return NULL;
+}
+
+TEST(a_status_that_waits_for_the_end_is_answered_by_an_observer_when_it_comes)
+{
+    struct peer p, o, w;
+    pthread_t thread;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    observe(&o, service_address(p.service));
+    w = (struct peer){0};
+    struct rpc_channel_options channel = {.target = service_address(o.service)};
+    CHECK_ERR(rpc_channel_open(&channel, &w.channel, &w.e), ERR_OK);
+    const char *job = peer_submit(&p, SINGLE);
+    const struct pb_task_assignment *task = peer_take(&p, "w1", "a");
+    all_jobs_become_equal(&p, &o);
+    job_becomes_equal(&p, &o, job);
+    CHECK_INT(peer_status(&o, job, 0)->state, JOB_IS_RUNNING);
+    CHECK_INT(peer_status(&o, job, 50)->state, JOB_IS_RUNNING); /* its time is up first */
+    struct waiting waiting = {.peer = &w, .job = job};
+    int64_t begun_ms = clock_mono_ms();
+    CHECK_INT(pthread_create(&thread, NULL, wait_for_end, &waiting), 0);
+    CHECK_STR(peer_report(&p, "w1", task, SUCCEEDED, "1"), "");
+    pthread_join(thread, NULL);
+    CHECK_INT(waiting.status->state, JOB_HAS_SUCCEEDED);
+    CHECK(clock_mono_ms() - begun_ms < WAIT_MS);
+    rpc_channel_close(w.channel);
+    arena_deinit(&w.arena);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+TEST(events_can_be_followed_at_an_observer)
+{
+    struct peer p, o;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    observe(&o, service_address(p.service));
+    const char *job = peer_submit(&p, SINGLE);
+    all_jobs_become_equal(&p, &o);
+    struct pb_watch_events_request *request = peer_message(&o, PB_WATCH_EVENTS_REQUEST);
+    request->query_id = arena_strdup(&o.arena, job);
+    request->follow = true;
+    struct rpc_stream *stream = open_stream(&o, "/capstan.v1.ControlPlane/WatchEvents", request);
+    CHECK_STR(next_event(&o, stream)->type, "created");
+    run_single(&p, "1"); /* while it is followed */
+    const struct pb_event *event;
+    do {
+        event = next_event(&o, stream);
+    } while (strcmp(event->type, "completed") != 0);
+    rpc_stream_close(stream);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+/* Stops the leader, and starts another on the same file that listens at the same address. */
+static void stop_leader(struct peer *p, char *address, size_t n)
+{
+    snprintf(address, n, "%s", service_address(p->service));
+    rpc_channel_close(p->channel);
+    service_stop(p->service);
+    p->channel = NULL;
+    p->service = NULL;
+}
+
+static void start_leader(struct peer *p, const char *address)
+{
+    struct service_options options = {
+        .store_url = p->url, .node_id = "n2", .listen = address, .settings = settings_default()};
+    CHECK_ERR(service_start(&options, &p->service, &p->e), ERR_OK);
+    struct rpc_channel_options channel = {.target = address};
+    CHECK_ERR(rpc_channel_open(&channel, &p->channel, &p->e), ERR_OK);
+}
+
+TEST(an_observer_outlives_its_leader_and_catches_up_with_the_next)
+{
+    struct peer p, o;
+    char address[300];
+    peer_init(&p);
+    peer_register(&p, "w1");
+    observe(&o, service_address(p.service));
+    const char *first = peer_submit(&p, SINGLE);
+    run_single(&p, "\"first\"");
+    all_jobs_become_equal(&p, &o);
+    stop_leader(&p, address, sizeof address);
+
+    int64_t age_ms = 0;
+    for (int i = 0; i < 3; i++) { /* answers go on and get older */
+        int64_t until_ms = clock_mono_ms() + WAIT_MS;
+        do {
+            pause_a_little();
+            CHECK_STR(peer_results(&o, first, 0), "{\"a\":\"first\"}");
+            CHECK_INT(peer_status(&o, first, 0)->state, JOB_HAS_SUCCEEDED);
+            CHECK(clock_mono_ms() < until_ms);
+        } while (o.trailer.staleness_ms <= age_ms + 300);
+        age_ms = o.trailer.staleness_ms;
+    }
+    CHECK(leader_of(&o)->staleness_ms >= (uint64_t)age_ms);
+
+    start_leader(&p, address);
+    int64_t until_ms = clock_mono_ms() + WAIT_MS;
+    while (leader_of(&p)->role[0] != 'l') {
+        CHECK(clock_mono_ms() < until_ms);
+        pause_a_little();
+    }
+    peer_register(&p, "w1");
+    const char *second = peer_submit(&p, SINGLE);
+    run_single(&p, "\"second\"");
+    all_jobs_become_equal(&p, &o);
+    job_becomes_equal(&p, &o, first);
+    job_becomes_equal(&p, &o, second);
+    CHECK_STR(peer_results(&o, second, 0), "{\"a\":\"second\"}");
+    while (leader_of(&o)->staleness_ms > 700) {
+        CHECK(clock_mono_ms() < until_ms);
+        pause_a_little();
+    }
+    CHECK_STR(leader_of(&o)->node_id, "n2");
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+TEST(an_observer_without_a_leader_says_so_and_begins_when_one_comes)
+{
+    struct peer p, o;
+    char address[300];
+    peer_init(&p);
+    stop_leader(&p, address, sizeof address);
+    observe(&o, address);
+    CHECK_ERR(
+        peer_call(&o, "ControlPlane/ListJobs", peer_message(&o, PB_LIST_JOBS_REQUEST), PB_LIST_JOBS_RESPONSE, NULL),
+        ERR_UNAVAILABLE);
+    CHECK(strstr(o.e.message, "copy") != NULL);
+    CHECK_STR(leader_of(&o)->role, "observer");
+    start_leader(&p, address);
+    all_jobs_become_equal(&p, &o);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+TEST(a_batch_too_large_for_the_feed_reaches_an_observer_with_a_snapshot)
+{
+    enum { TASKS = 12000 };
+    struct peer p, o;
+    struct buf tree = {0};
+    peer_init(&p);
+    observe(&o, service_address(p.service));
+    all_jobs_become_equal(&p, &o);
+    buf_text(&tree, "{\"name\":\"large\",\"tasks\":[");
+    for (int i = 0; i < TASKS; i++) {
+        buf_format(&tree, "%s{\"name\":\"t%d\",\"executor\":\"sleep\",\"inputs\":{\"ms\":%d}}", i == 0 ? "" : ",", i,
+                   i);
+    }
+    buf_text(&tree, "]}");
+    const char *job = peer_submit(&p, tree.data);
+    all_jobs_become_equal(&p, &o);
+    struct pb_list_tasks_request *tasks = peer_message(&p, PB_LIST_TASKS_REQUEST);
+    tasks->query_id = arena_strdup(&p.arena, job);
+    tasks->limit = 1000;
+    become_equal(&p, &o, "ControlPlane/ListTasks", tasks, PB_LIST_TASKS_RESPONSE);
+    become_equal(&p, &o, "Cluster/ListNodes", peer_message(&p, PB_LIST_NODES_REQUEST), PB_LIST_NODES_RESPONSE);
+    buf_deinit(&tree);
+    peer_deinit(&o);
+    peer_deinit(&p);
+}
+
+TEST(a_snapshot_holds_results_but_neither_lease_tokens_nor_inputs)
+{
+    struct peer p;
+    struct buf rows = {0};
+    char token[33];
+    peer_init(&p);
+    peer_register(&p, "w1");
+    peer_submit(&p, CHAIN);
+    CHECK_STR(peer_report(&p, "w1", peer_take(&p, "w1", "a"), SUCCEEDED, "{\"n\":7}"), "");
+    const struct pb_task_assignment *b = peer_take(&p, "w1", "b");
+    const struct pb_snapshot_chunk *last = snapshot_of(&p, &rows);
+    CHECK(last->seq > 0);
+    CHECK(last->feed != 0);
+    CHECK_UINT(b->lease_token.len, 16);
+    hex_encode(b->lease_token.data, 16, token);
+    CHECK(strstr(rows.data, "task_leases") != NULL);
+    CHECK(strstr(rows.data, token) == NULL);
+    CHECK(strstr(rows.data, "7b226e223a377d") != NULL);                   /* {"n":7} */
+    CHECK(strstr(rows.data, "6f6e6c792d666f722d776f726b657273") == NULL); /* only-for-workers */
+    buf_deinit(&rows);
+    peer_deinit(&p);
+}
+
+TEST(a_follower_gets_every_batch_once_and_a_lost_one_is_told_to_start_over)
+{
+    struct peer p;
+    struct buf rows = {0};
+    struct buf bytes = {0};
+    bool is_end = false;
+    peer_init(&p);
+    const struct pb_snapshot_chunk *last = snapshot_of(&p, &rows);
+    const char *job = peer_submit(&p, SINGLE);
+    struct pb_watch_events_request *request = peer_message(&p, PB_WATCH_EVENTS_REQUEST);
+    request->rows = request->follow = true;
+    request->feed = last->feed;
+    request->position = last->position;
+    struct rpc_stream *stream = open_stream(&p, "/capstan.v1.ControlPlane/WatchEvents", request);
+    const struct pb_event *event;
+    uint64_t position = last->position;
+    do { /* positions grow one by one; a message without changes says that there are none */
+        event = next_event(&p, stream);
+        CHECK_STR(event->type, "rows");
+        CHECK(!event->resync);
+        CHECK(event->position == position || event->position == position + 1);
+        CHECK_UINT(event->details[0] == '\0', event->position == position);
+        position = event->position;
+    } while (strstr(event->details, job) == NULL);
+    do {
+        event = next_event(&p, stream);
+    } while (event->details[0] != '\0' || event->position < event->head); /* silence is told, too */
+    rpc_stream_close(stream);
+
+    request->feed++;
+    stream = open_stream(&p, "/capstan.v1.ControlPlane/WatchEvents", request);
+    CHECK(next_event(&p, stream)->resync);
+    CHECK_ERR(rpc_stream_next(stream, &bytes, &is_end, NULL, &p.e), ERR_OK);
+    CHECK(is_end);
+    rpc_stream_close(stream);
+    buf_deinit(&bytes);
+    buf_deinit(&rows);
+    peer_deinit(&p);
+}
+
+TEST(a_follower_that_does_not_read_is_told_to_start_over)
+{
+    enum { RESULT_BYTES = 1000000, ROUNDS = 24 }; /* twice as many bytes as digits: more than the feed keeps */
+    struct peer p;
+    struct buf rows = {0};
+    struct buf result = {0};
+    peer_init(&p);
+    peer_register(&p, "w1");
+    const struct pb_snapshot_chunk *last = snapshot_of(&p, &rows);
+    struct pb_watch_events_request *request = peer_message(&p, PB_WATCH_EVENTS_REQUEST);
+    request->rows = request->follow = true;
+    request->feed = last->feed;
+    request->position = last->position;
+    struct rpc_stream *stream = open_stream(&p, "/capstan.v1.ControlPlane/WatchEvents", request);
+    CHECK(!next_event(&p, stream)->resync);
+    buf_char(&result, '"');
+    for (int i = 0; i < RESULT_BYTES; i++) {
+        buf_char(&result, 'x');
+    }
+    buf_char(&result, '"');
+    for (int i = 0; i < ROUNDS; i++) {
+        peer_submit(&p, SINGLE);
+        run_single(&p, result.data);
+    }
+    uint32_t n = 0;
+    while (!next_event(&p, stream)->resync) {
+        CHECK(++n < ROUNDS * 4); /* what was on its way already */
+    }
+    rpc_stream_close(stream);
+    buf_deinit(&rows);
+    buf_deinit(&result);
+    peer_deinit(&p);
+}
