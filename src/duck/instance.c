@@ -40,15 +40,16 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
 }
 
 /*
- * Settings that an extension brings, which a configuration cannot have, since it comes before these are there. Without
- * this one, the time zone is that of the machine, and the tasks of one query would disagree.
+ * Settings that extensions bring, which a configuration cannot have, since it comes before these are there. Without the
+ * first, the time zone is that of the machine, and the tasks of one query would disagree. Without the second, each
+ * statement reads the metadata of its Parquet files again; DuckDB looks at a file's time before it uses what it has.
  */
-static enum err set_time_zone(struct duck *duck, struct error *e)
+static enum err set_more(struct duck *duck, struct error *e)
 {
     struct duck_connection *connection = NULL;
     enum err err = duck_connect(duck, &connection, e);
     if (err == ERR_OK) {
-        err = duck_run(connection, "SET GLOBAL TimeZone = 'UTC'", e);
+        err = duck_run(connection, "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true", e);
     }
     duck_disconnect(connection);
     return err;
@@ -78,7 +79,7 @@ enum err duck_open(const struct duck_options *options, struct duck **out, struct
     struct duck *duck = mem_calloc(1, sizeof(*duck));
     duck->database = database;
     (void)pthread_mutex_init(&duck->mutex, NULL);
-    err = set_time_zone(duck, e);
+    err = set_more(duck, e);
     if (err != ERR_OK) {
         duck_close(duck);
         goto out;
