@@ -60,12 +60,11 @@ static bool is_partitioned(const struct fragment *f)
 
 /* ---- files ---- */
 
-/* Whether the task's file is another one than it was. A file that is not there is DuckDB's to complain about. */
-static bool has_changed(const struct fragment *f, struct error *e)
+/* Whether the file is another one than it was. A file that is not there is DuckDB's to complain about. */
+static bool is_changed(const struct physical_split *split, struct error *e)
 {
-    const struct physical_split *split = f->stage->n_splits > 0 ? &f->stage->splits[f->task] : NULL;
     struct stat st;
-    if (split == NULL || !split->has_identity || split->is_empty || stat(split->file, &st) != 0) {
+    if (!split->has_identity || split->is_empty || stat(split->file, &st) != 0) {
         return false;
     }
     int64_t mtime_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000;
@@ -75,6 +74,18 @@ static bool has_changed(const struct fragment *f, struct error *e)
     error_set(e, ERR_STALE, "the file '%s' has changed since the query was planned", split->file);
     error_hint(e, "run the query again");
     return true;
+}
+
+static bool has_changed(const struct fragment *f, struct error *e)
+{
+    const struct physical_split *splits = NULL;
+    uint32_t n = f->stage->n_splits > 0 ? physical_task_splits(f->stage, f->task, &splits) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_changed(&splits[i], e)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- inputs ---- */

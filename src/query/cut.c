@@ -10,6 +10,7 @@
 #include "query/physical_internal.h"
 #include "query/tail.h"
 
+#define TASK_PARTITIONS 4 /* a task that reads files may read so many times what a partition should have */
 #define PARTITION_BYTES_DEFAULT (64ULL * 1024 * 1024)
 
 /* What the plan reads. */
@@ -62,6 +63,7 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->split_bytes = total->bytes_max / tasks;
     c->split_bytes = c->split_bytes > partition_bytes ? partition_bytes : c->split_bytes;
     c->split_bytes = c->split_bytes < 1 ? 1 : c->split_bytes;
+    c->task_bytes_max = partition_bytes < UINT64_MAX / TASK_PARTITIONS ? TASK_PARTITIONS * partition_bytes : UINT64_MAX;
     c->broadcast_bytes = options->broadcast_bytes == UINT64_MAX ? INFINITY : (double)options->broadcast_bytes;
 }
 

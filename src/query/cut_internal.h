@@ -76,6 +76,7 @@ struct cutter {
     struct arena *arena;
     struct error *e;
     uint32_t partitions;
+    uint64_t task_bytes_max; /* of files that one task should read */
     uint64_t split_bytes;
     double broadcast_bytes;
     const struct join_rules *join_rules;

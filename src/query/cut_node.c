@@ -8,6 +8,8 @@
 #include "query/cut_internal.h"
 
 /* A tiny table is read by every task for itself, rather than by one for all; but not if it is larger than this. */
+#define SPLITS_PER_SLOT 16 /* so fine is a scan cut, before it is put together for tasks */
+#define TASK_BYTES_MIN (UINT64_C(4) * 1024 * 1024)
 #define REPLICATED_SCAN_BYTES_MAX (1024 * 1024)
 
 /* The fragment with another node on top, for nodes that work row by row. */
@@ -98,7 +100,11 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
         return ERR_OK;
     }
     struct split_scan_entry *entry = share_out(c, node, (double)total.rows, out);
-    struct split_sizes sizes = {.bytes_target = c->split_bytes, .slots = c->options->slots};
+    uint64_t slots = c->options->slots > 0 ? c->options->slots : 1;
+    struct split_sizes sizes = {.bytes_target = total.bytes / (slots * SPLITS_PER_SLOT) + 1,
+                                .slots = (uint32_t)slots,
+                                .task_bytes_min = c->options->is_forced ? 1 : TASK_BYTES_MIN,
+                                .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
     split_scan(c->options->catalog, scan, &sizes, c->arena, &entry->splits, &entry->n_splits);
     return ERR_OK;
 }

@@ -181,6 +181,10 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
     }
     if (err == ERR_OK) {
         stage.sql = arena_strdup(c->arena, sql.data);
+        bool names_file = strstr(stage.sql, "{{file_index") != NULL; /* then a task has one */
+        for (uint32_t i = 0; i < stage.n_splits && names_file; i++) {
+            stage.splits[i].is_continued = false;
+        }
         stage.is_deterministic = cut__is_deterministic(f->node);
         stage.estimate.rows = f->rows;
         stage.estimate.bytes = f->rows < 0 ? -1 : f->rows * cut__row_bytes(f->node);

@@ -35,12 +35,31 @@ static uint32_t partitions_read(const struct physical_plan *plan, const struct p
     return 0;
 }
 
+uint32_t physical_task_splits(const struct physical_stage *stage, uint32_t task, const struct physical_split **out)
+{
+    uint32_t first = 0;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < stage->n_splits && task != UINT32_MAX; i++) {
+        end = i + 1;
+        if (!stage->splits[i].is_continued && task-- > 0) {
+            first = i + 1;
+        }
+    }
+    ASSERT(first < end);
+    *out = &stage->splits[first];
+    return end - first;
+}
+
 uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage)
 {
     ASSERT(stage < plan->n_stages);
     const struct physical_stage *s = &plan->stages[stage];
     if (s->n_splits > 0) {
-        return s->n_splits;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < s->n_splits; i++) {
+            n += s->splits[i].is_continued ? 0 : 1;
+        }
+        return n;
     }
     if (s->n_groups > 0) {
         return s->n_groups;
@@ -195,6 +214,7 @@ static void write_split(struct buf *out, const struct physical_split *split)
         write_uint(out, &is_first, "last_row", split->last_row);
     }
     write_flag(out, &is_first, "empty", split->is_empty);
+    write_flag(out, &is_first, "and_next", split->is_continued);
     if (split->rows > 0) {
         write_uint(out, &is_first, "rows", split->rows);
     }

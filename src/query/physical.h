@@ -10,7 +10,7 @@
  *     { "id": 1, "inputs": { "m": 0 }, "sql": "select k, sum(s) s from m group by k",
  *       "output": { "exchange": "result" } } ] }
  *
- * Tasks. A stage runs one task per split; without splits one per partition of the inputs that it reads by partition;
+ * Tasks. A stage runs one task per split, or per chain of splits that say "and_next"; without splits one per partition of the inputs that it reads by partition;
  * without those, one. Inputs are tables called as the plan says. How an input is read follows from its stage's exchange:
  *
  *   hash       by partition: (hash(keys) >> 32) % partitions, keys being SQL over the stage's columns
@@ -70,7 +70,8 @@ struct physical_split {
     uint32_t scan;       /* which of the stage's scans it is for */
     uint32_t file_index; /* position of the file in the whole scan */
     bool has_rows;
-    bool is_empty; /* read no row, only the columns */
+    bool is_empty;     /* read no row, only the columns */
+    bool is_continued; /* "and_next": the task reads the next split as well, which is for the same scan */
     uint64_t first_row;
     uint64_t last_row;
     uint64_t rows; /* about how many; 0: unknown */
@@ -178,6 +179,9 @@ const char *exchange_name(enum exchange exchange);
 
 /* Whether a stage with that exchange writes partitions, one of which each task of the next stage reads. */
 bool exchange_is_partitioned(enum exchange exchange);
+
+/* The splits that a task reads: returns how many, and the first of them. Of a stage with splits. */
+uint32_t physical_task_splits(const struct physical_stage *stage, uint32_t task, const struct physical_split **out);
 
 /* How many tasks the stage has. */
 uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage);

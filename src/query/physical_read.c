@@ -181,8 +181,8 @@ static uint64_t read_optional(struct plan_reader *r, const struct physical_stage
 static void read_split(struct plan_reader *r, const struct physical_stage *stage, const struct json *node,
                        struct physical_split *split)
 {
-    static const char *const known[] = {"file",  "scan", "file_index", "first_row",  "last_row",
-                                        "empty", "rows", "bytes",      "file_bytes", "file_mtime_ms"};
+    static const char *const known[] = {"file",     "scan", "file_index", "first_row",  "last_row",     "empty",
+                                        "and_next", "rows", "bytes",      "file_bytes", "file_mtime_ms"};
     if (json_kind_of(node) != JSON_OBJECT) {
         physical__complain(r, stage, "a split must be an object");
         return;
@@ -197,6 +197,7 @@ static void read_split(struct plan_reader *r, const struct physical_stage *stage
     split->rows = read_optional(r, stage, node, "rows", LIMIT_QUANTITY);
     split->bytes = read_optional(r, stage, node, "bytes", LIMIT_QUANTITY);
     split->is_empty = read_flag(r, stage, node, "empty", false);
+    split->is_continued = read_flag(r, stage, node, "and_next", false);
     if (split->has_rows != json_has(node, "last_row") || split->first_row > split->last_row) {
         physical__complain(r, stage, "a split has \"first_row\" and \"last_row\", in that order, or none of them");
     }
@@ -219,6 +220,12 @@ static void read_splits(struct plan_reader *r, struct physical_stage *stage, con
     stage->n_splits = (uint32_t)n;
     for (uint32_t i = 0; i < n; i++) {
         read_split(r, stage, json_at(node, i), &stage->splits[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (stage->splits[i].is_continued && (i + 1 == n || stage->splits[i + 1].scan != stage->splits[i].scan)) {
+            physical__complain(r, stage, "a split with \"and_next\" needs a next one for the same scan");
+            stage->splits[i].is_continued = false;
+        }
     }
 }
 

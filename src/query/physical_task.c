@@ -19,7 +19,8 @@
 struct filler {
     struct buf *out;
     const struct physical_stage *stage;
-    const struct physical_split *split; /* of the task; NULL if the stage has none */
+    const struct physical_split *split; /* of the task, the first if there are several; NULL if the stage has none */
+    uint32_t n_splits;
     uint32_t task;
     bool has_rows_placeholder;
     uint32_t depth;       /* of brackets */
@@ -65,6 +66,8 @@ static void write_rows(struct filler *f, uint32_t scan, const char *expression, 
 {
     if (f->split == NULL || f->split->scan != scan || f->split->is_empty) {
         buf_text(f->out, "false");
+    } else if (f->n_splits > 1) {
+        buf_text(f->out, "true"); /* each split has its condition where it is read */
     } else if (f->split->has_rows) {
         buf_char(f->out, '(');
         buf_append(f->out, expression, n);
@@ -123,6 +126,63 @@ static enum err write_file(struct filler *f, uint32_t scan)
     return ERR_OK;
 }
 
+/* The length of the arguments that follow, up to the bracket that closes the call; without that one, all. */
+static size_t arguments_bytes(const char *p)
+{
+    size_t n = 0;
+    while (p[n] == ',' || (p[n] != ')' && p[n] != '\0')) {
+        n += p[n] == ',' ? 1 : 0;
+        n += sql_item_bytes(p + n);
+    }
+    return n;
+}
+
+/* Splits from `i` on that are whole files can be read by one call. Returns where they end. */
+static uint32_t write_whole_files(struct filler *f, uint32_t i)
+{
+    buf_char(f->out, '[');
+    for (uint32_t first = i; i < f->n_splits && !f->split[i].has_rows; i++) {
+        buf_text(f->out, i > first ? ", " : "");
+        sql_write_text(f->out, f->split[i].file, strlen(f->split[i].file));
+    }
+    buf_char(f->out, ']');
+    return i;
+}
+
+/*
+ * Several splits: read_parquet({{split}}, x) becomes (SELECT … FROM read_parquet('a', x) UNION ALL …). `rest` is what
+ * follows the placeholder; `out_taken` how much of that has been used up.
+ */
+static enum err write_chain(struct filler *f, const char *rest, size_t *out_taken)
+{
+    size_t n_arguments = arguments_bytes(rest);
+    if (rest[n_arguments] != ')' || !take_back_call(f->out)) {
+        return error_set(f->e, ERR_INVALID,
+                         "stage %" PRIu32 ": {{split}} of several has to be in read_parquet({{split}})", f->stage->id);
+    }
+    const char *columns = f->has_rows_placeholder ? "*, file_row_number" : "*";
+    for (uint32_t i = 0; i < f->n_splits;) {
+        const struct physical_split *split = &f->split[i];
+        buf_format(f->out, "%sSELECT %s FROM read_parquet(", i == 0 ? "(" : " UNION ALL ", columns);
+        if (split->has_rows) {
+            sql_write_text(f->out, split->file, strlen(split->file));
+            i++;
+        } else {
+            i = write_whole_files(f, i);
+        }
+        buf_append(f->out, rest, n_arguments);
+        buf_char(f->out, ')');
+        if (split->has_rows) {
+            buf_format(f->out, " WHERE file_row_number BETWEEN %" PRIu64 " AND %" PRIu64, split->first_row,
+                       split->last_row);
+        }
+    }
+    buf_char(f->out, ')');
+    f->depth--; /* the call's bracket had been counted */
+    *out_taken = n_arguments + 1;
+    return ERR_OK;
+}
+
 /* The number of a scan in "2}}" or "2:x}}"; 0 if there is none. Moves on behind it. */
 static uint32_t read_scan_number(const char **p)
 {
@@ -165,6 +225,18 @@ static enum err fill_one(struct filler *f, const char *p, const char *end)
                      (int)(end - name < 40 ? end - name : 40), name);
 }
 
+/* Whether {{split}} is here, of the scan of which the task has several. */
+static bool is_of_chain(const struct filler *f, const char *p)
+{
+    static const char name[] = "{{split";
+    const char *rest = p + sizeof name - 1;
+    if (f->n_splits < 2 || strncmp(p, name, sizeof name - 1) != 0 || (*rest != ':' && *rest != '}')) {
+        return false;
+    }
+    rest += *rest == ':' ? 1 : 0;
+    return read_scan_number(&rest) == f->split->scan;
+}
+
 static void copy_char(struct filler *f, char c)
 {
     buf_char(f->out, c);
@@ -194,6 +266,15 @@ static enum err fill(struct filler *f, const char *sql)
             continue;
         }
         const char *end = p[0] == '{' && p[1] == '{' ? strstr(p, "}}") : NULL;
+        if (end != NULL && is_of_chain(f, p)) {
+            size_t n_taken = 0;
+            enum err err = write_chain(f, end + 2, &n_taken);
+            if (err != ERR_OK) {
+                return err;
+            }
+            p = end + 2 + n_taken;
+            continue;
+        }
         if (end != NULL) {
             enum err err = fill_one(f, p, end);
             if (err != ERR_OK) {
@@ -286,11 +367,11 @@ enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, ui
     struct filler f = {
         .out = &body,
         .stage = s,
-        .split = s->n_splits > 0 ? &s->splits[task] : NULL,
         .task = task,
         .has_rows_placeholder = strstr(s->sql, "{{rows:") != NULL,
         .e = e,
     };
+    f.n_splits = s->n_splits > 0 ? physical_task_splits(s, task, &f.split) : 0;
     bool is_scattered = s->custom.op == NULL && exchange_is_partitioned(s->output.exchange);
     buf_text(&body, is_scattered ? "(" : "");
     enum err err = fill(&f, s->sql);

@@ -167,6 +167,7 @@ static void make_empty(struct physical_plan *plan, uint32_t at, struct arena *ar
         /* One split for each scan would be needed for its columns; the others say which files these are. */
         for (uint32_t i = 0; i < stage->n_splits; i++) {
             stage->splits[i].is_empty = true;
+            stage->splits[i].is_continued = false;
         }
         uint32_t n = 1;
         for (uint32_t i = 1; i < stage->n_splits; i++) {

@@ -10,8 +10,6 @@
 #include "base/mem.h"
 #include "base/num.h"
 
-#define SHARED_ROUNDS_MAX 4
-#define SHARED_BYTES_MIN (UINT64_C(4) * 1024 * 1024)
 #define CACHE_FILES_MAX 10000
 #define SETTLED_NS INT64_C(2000000000) /* file systems with coarse clocks */
 
@@ -361,34 +359,48 @@ static void split_rows(struct splitter *s, const struct split_file *file, uint32
 }
 
 /*
- * With few splits, those of the last round, when there are fewer left than slots, are divided among all slots: three
- * splits on two slots would take as long as four.
+ * So many tasks that everybody has the same to do, and as few as that allows: each of them has to read again what is sent
+ * to everybody.
  */
-static void share_last_round(struct splitter *s, const struct split_catalog *catalog, uint32_t slots)
+static uint64_t tasks_for(uint64_t bytes, const struct split_sizes *sizes)
 {
-    uint32_t n_left = slots > 0 ? s->n % slots : 0;
-    if (n_left == 0 || s->n > SHARED_ROUNDS_MAX * slots) {
-        return;
+    uint64_t round =
+        sizes->task_bytes_max < UINT64_MAX / sizes->slots ? sizes->slots * sizes->task_bytes_max : UINT64_MAX;
+    uint64_t rounds = bytes / round + (bytes % round > 0 ? 1 : 0);
+    uint64_t n = sizes->slots * (rounds > 0 ? rounds : 1);
+    uint64_t n_max = bytes / (sizes->task_bytes_min > 0 ? sizes->task_bytes_min : 1) + 1;
+    return n < n_max ? n : n_max;
+}
+
+/* Puts splits that lie side by side together, as chains, one for each task. Those of one file become one. */
+static void chain(struct splitter *s, uint64_t n_tasks)
+{
+    double total = 0;
+    double done = 0;
+    double end = 0; /* of the shares of the tasks so far */
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        total += (double)s->splits[i].bytes;
     }
-    struct splitter shared = {.arena = s->arena};
-    uint32_t n_whole = s->n - n_left;
-    uint64_t pieces = (slots + n_left - 1) / n_left;
-    for (uint32_t i = n_whole; i < s->n; i++) {
-        const struct physical_split *split = &s->splits[i];
-        const struct split_file *file = split_find(catalog, split->file);
-        uint64_t target = split->bytes / pieces;
-        target = target < SHARED_BYTES_MIN ? SHARED_BYTES_MIN : target;
-        if (file != NULL && split->rows > 0) {
-            split_rows(&shared, file, split->file_index, split, target);
+    double share = total / (double)n_tasks;
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct physical_split split = s->splits[i];
+        struct physical_split *last = kept > 0 ? &s->splits[kept - 1] : NULL;
+        if (last != NULL && last->is_continued && last->file_index == split.file_index) {
+            last->last_row = split.last_row; /* both are parts of the file */
+            last->rows += split.rows;
+            last->bytes += split.bytes;
         } else {
-            shared.splits = mem_grow(shared.splits, &shared.cap, shared.n + 1, sizeof *shared.splits);
-            shared.splits[shared.n++] = *split;
+            s->splits[kept++] = split;
+        }
+        done += (double)split.bytes;
+        bool is_over = done >= end + share || i + 1 == s->n;
+        s->splits[kept - 1].is_continued = !is_over;
+        while (is_over && share > 0 && end + share <= done) {
+            end += share;
         }
     }
-    s->splits = mem_grow(s->splits, &s->cap, n_whole + shared.n, sizeof *s->splits);
-    memcpy(&s->splits[n_whole], shared.splits, shared.n * sizeof *shared.splits);
-    s->n = n_whole + shared.n;
-    mem_free(shared.splits);
+    s->n = kept;
 }
 
 void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
@@ -405,7 +417,10 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
             split_rows(&s, file, i, &whole, sizes->bytes_target);
         }
     }
-    share_last_round(&s, catalog, sizes->slots);
+    if (sizes->slots > 0) {
+        uint64_t bytes = split_total_of(catalog, scan).bytes;
+        chain(&s, tasks_for(bytes, sizes));
+    }
     if (s.n == 0) { /* all are empty; somebody has to say what the columns are */
         struct split_file first = {.path = scan->files[0]};
         const struct split_file *known = split_find(catalog, scan->files[0]);

@@ -63,13 +63,15 @@ struct split_total {
 struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan);
 
 struct split_sizes {
-    uint64_t bytes_target;
-    uint32_t slots; /* that will work on them; 0: not known */
+    uint64_t bytes_target;   /* of a split */
+    uint32_t slots;          /* that will work on them; 0: not known, and each split is a task */
+    uint64_t task_bytes_min; /* a task for less is not worth it */
+    uint64_t task_bytes_max; /* what a task should read at most; at least 1 if slots are known */
 };
 
 /*
  * The splits of a scan with files, at least one: a file ends a split, and so does a row group with which it has
- * `bytes_target` bytes. If they are few, the last ones are smaller, so that all slots have something to do to the end.
+ * `bytes_target` bytes. If the slots are known, splits are chained so that all of these have the same to do.
  */
 void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n);

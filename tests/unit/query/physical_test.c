@@ -239,6 +239,33 @@ TEST(a_scan_that_the_split_is_not_for_yields_no_rows)
         "BETWEEN 0 AND 9), 4");
 }
 
+TEST(a_task_reads_a_chain_of_splits)
+{
+    struct physical_stage stage;
+    struct physical_plan plan =
+        one_stage(&stage, "select x from read_parquet({{split}}, hive_partitioning = f(1, ')')) t where {{rows:t.n}}");
+    struct physical_split splits[] = {
+        {.file = "a", .has_rows = true, .first_row = 5, .last_row = 9, .is_continued = true},
+        {.file = "b", .is_continued = true},
+        {.file = "c"},
+        {.file = "d", .has_rows = true, .last_row = 3},
+    };
+    const struct physical_split *first = NULL;
+    stage.splits = splits;
+    stage.n_splits = 4;
+    CHECK_UINT(physical_tasks(&plan, 0), 2);
+    CHECK_UINT(physical_task_splits(&stage, 0, &first), 3);
+    CHECK(first == &splits[0]);
+    CHECK_UINT(physical_task_splits(&stage, 1, &first), 1);
+    CHECK(first == &splits[3]);
+    check_task(&plan, 0, 0,
+               "select x from (SELECT *, file_row_number FROM read_parquet('a', hive_partitioning = f(1, ')')) WHERE "
+               "file_row_number BETWEEN 5 AND 9 UNION ALL SELECT *, file_row_number FROM read_parquet(['b', 'c'], "
+               "hive_partitioning = f(1, ')'))) t where true");
+    check_task(&plan, 0, 1,
+               "select x from read_parquet('d', hive_partitioning = f(1, ')')) t where (t.n BETWEEN 0 AND 3)");
+}
+
 TEST(wrong_placeholders_are_errors)
 {
     struct physical_stage stage;

@@ -82,3 +82,43 @@ TEST(a_file_that_nobody_knows_is_read_as_a_whole)
     CHECK_UINT(split_total_of(&catalog, &scan).rows, 350);
     arena_deinit(&f.arena);
 }
+
+/* What each task reads, in bytes; the number of tasks is returned. */
+static uint32_t shares(const struct fixture *f, uint64_t *out)
+{
+    uint32_t n = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        out[n] += f->splits[i].bytes;
+        if (!f->splits[i].is_continued) {
+            out[++n] = 0;
+        }
+    }
+    return n;
+}
+
+TEST(splits_are_chained_so_that_all_slots_have_the_same_to_do)
+{
+    const char *names[] = {"a", "b", "a"};
+    struct scan scan = {.source = SCAN_PARQUET, .files = names, .n_files = 3};
+    struct fixture f = {0};
+    struct split_sizes sizes = {.bytes_target = 1, .slots = 2, .task_bytes_min = 1, .task_bytes_max = 100000};
+    uint64_t bytes[16];
+    split_scan(&catalog, &scan, &sizes, &f.arena, &f.splits, &f.n);
+    CHECK_UINT(shares(&f, bytes), 2);
+    CHECK_UINT(bytes[0], 4500); /* of 8,000; the next end of a row group */
+    CHECK_UINT(bytes[1], 3500);
+    CHECK_UINT(f.n, 3); /* row groups of a file that one task reads are one split */
+    CHECK_STR(f.splits[0].file, "a");
+    CHECK(f.splits[0].is_continued);
+    CHECK_UINT(f.splits[0].last_row, 349);
+    CHECK_STR(f.splits[1].file, "b");
+    CHECK(!f.splits[1].is_continued);
+    sizes.task_bytes_max = 1000; /* more rounds */
+    split_scan(&catalog, &scan, &sizes, &f.arena, &f.splits, &f.n);
+    CHECK_UINT(shares(&f, bytes), 8);
+    sizes.task_bytes_min = 1000000;
+    split_scan(&catalog, &scan, &sizes, &f.arena, &f.splits, &f.n);
+    CHECK_UINT(shares(&f, bytes), 1);
+    arena_deinit(&f.arena);
+}
