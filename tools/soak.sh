@@ -11,6 +11,8 @@
 #                               the usual 500). Without a NAME the server under a bare store dies ROUNDS / 10 times, too.
 #                               It sets CAPSTAN_CRASH_ROUNDS and CAPSTAN_TEST_CRASHES.
 #   soak.sh e2e ROUNDS NAME     the end-to-end tests, with ROUNDS of chaos and with what is too long for ./dev test
+#   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
+#                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -47,11 +49,18 @@ crash() { # ROUNDS NAME
     return $status
 }
 
+sql() { # QUERIES
+    status=0
+    CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$(date +%s) build/release/bin/integration-query || status=$?
+    return $status
+}
+
 mode=$1
 shift
 case $mode in
 sim) simulate "$1" ;;
 crash) crash "$1" "$2" ;;
+sql) sql "$1" ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)
     echo "soak.sh: unknown mode '$mode'" >&2

@@ -77,15 +77,21 @@ struct writer {
     bool *is_shown; /* by place in the plan */
 };
 
-/* The place of the job's stage of that name; -1: it has none. */
+/* The place of the job's stage of that name, the last if there are several; -1: it has none. */
 static int64_t find_named(const struct analysis *a, const char *name)
 {
-    for (size_t i = 0; i < a->status->n_stages; i++) {
+    for (size_t i = a->status->n_stages; i-- > 0;) {
         if (strcmp(a->status->stages[i]->name, name) == 0) {
             return (int64_t)i;
         }
     }
     return -1;
+}
+
+static const char *text_or(const struct json *node, const char *fallback)
+{
+    const char *text = json_text(node, NULL);
+    return text != NULL ? text : fallback;
 }
 
 /* Which stage of the job ran the plan's; -1: none did. */
@@ -96,7 +102,11 @@ static int64_t find_run(const struct writer *w, const struct json *stage)
     (void)(json_int(json_get(stage, "id"), &id) && id >= 0);
     snprintf(name, sizeof name, "s%" PRId64, id);
     int64_t found = find_named(w->analysis, name);
-    return found < 0 && json_count(w->stages) == 1 ? find_named(w->analysis, "plan") : found;
+    bool is_result = strcmp(text_or(json_get(json_get(stage, "output"), "exchange"), ""), "result") == 0;
+    if (found < 0 && is_result) { /* whoever planned it, or planned it last, has done it at once */
+        found = find_named(w->analysis, json_count(w->stages) == 1 ? "plan" : "refine");
+    }
+    return found;
 }
 
 /* The place of the plan's stage with that id; -1: there is none. */
@@ -117,12 +127,6 @@ static int64_t input_stage(const struct json *stages, const struct json *input)
     int64_t id = -1;
     const struct json *number = json_kind_of(input) == JSON_OBJECT ? json_get(input, "stage") : input;
     return json_int(number, &id) ? find_stage(stages, id) : -1;
-}
-
-static const char *text_or(const struct json *node, const char *fallback)
-{
-    const char *text = json_text(node, NULL);
-    return text != NULL ? text : fallback;
 }
 
 static const char *exchange_of(const struct json *stage)

