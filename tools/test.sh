@@ -182,7 +182,8 @@ else
             build/tsan/bin/integration-coordinator
     fi
     if there_are tests/integration/exec/*.c; then
-        suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0 build/tsan/bin/integration-exec
+        suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
+            build/tsan/bin/integration-exec
     fi
     if there_are tests/integration/rpc/*.c; then
         suite_of tsan integration-rpc-tsan build/tsan/bin/integration-rpc

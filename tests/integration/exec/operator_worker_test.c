@@ -19,6 +19,16 @@
 #include "fixture.h"
 #include "test.h"
 
+/*
+ * Programs that users link know nothing of what the thread sanitizer must be told about gRPC (see rpc/sanitizers.c): a
+ * cluster of them is shown in the other builds.
+ */
+#ifdef __SANITIZE_THREAD__
+#define HAS_CLUSTERS false
+#else
+#define HAS_CLUSTERS true
+#endif
+
 #define WAIT_MS 60000
 #define ARGS_MAX 16
 
@@ -197,6 +207,9 @@ static void wait_for_worker(struct cluster *c, const char *op, const char *worke
 
 TEST(a_worker_of_ones_own_offers_its_operator)
 {
+    if (!HAS_CLUSTERS) {
+        return;
+    }
     struct cluster c = cluster_open();
     char data[100];
     snprintf(data, sizeof(data), "%s/worker", c.folder);
