@@ -150,7 +150,7 @@ else
     if there_are tests/e2e/*.test.js; then
         suite_of release e2e tools/e2e.sh
     fi
-    suite lint tools/lint/lint.sh .
+    suite lint env CAPSTAN_LINT=quick tools/lint/lint.sh .
     suite lint-selftest tests/lint/selftest.sh
     suite duckdb tools/check-duckdb.sh .cache/duckdb
     if there_are src/core/*.c; then
