@@ -1,7 +1,9 @@
 # One build for everything. `./dev build` calls it; by hand: make V=asan -j4
 #
-#   V         release, asan, tsan, coverage, bugs (the simulator's planted bugs compiled in) or fuzz (clang, libFuzzer)
+#   V         release, asan, tsan, coverage, bugs (planted bugs compiled in: tests/sim, tests/chaos) or fuzz (clang, libFuzzer)
 #   build/$V  where all output goes: obj/, lib/, bin/
+#
+# `make install` and `make uninstall` take PREFIX (/usr/local) and DESTDIR.
 #
 # A folder src/X becomes lib/libX.a, tests/unit/X becomes bin/unit-X, tests/integration/X becomes bin/integration-X,
 # tests/sim becomes bin/sim, tests/fuzz/X.c becomes bin/fuzz-X and bench/X.c becomes bin/bench-X. Sources are found by
@@ -24,8 +26,9 @@ needs_exec := exec query exchange duck rpc wire core base
 needs_http := http base
 needs_coordinator := coordinator http query exchange duck store rpc wire core base
 needs_worker := worker exec query exchange duck rpc wire core base
-needs_cli := cli exchange duck rpc wire core base
-needs_main := main cli coordinator worker exec query exchange duck http store rpc wire core base
+needs_client := client exchange rpc wire core base
+needs_cli := cli client exchange duck rpc wire core base
+needs_main := main cli client coordinator worker exec query exchange duck http store rpc wire core base
 
 # Which libraries from elsewhere a folder's own code needs; a program links with those of all the folders it needs.
 libs_base := -ljson-c
@@ -109,10 +112,13 @@ borrows_exec   := tests/integration/rpc/sanitizers.c tests/integration/query/tab
 borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol, the
-# generator and the queries of `capstan bench sql`.
+# generator and the queries of `capstan bench sql`, the dashboard. The last is the same for all variants and lies in
+# build/web.
 migrations := $(wildcard src/store/migrations/*.sql)
+web        := $(wildcard web/*.js web/*.json web/*.html web/public/* web/src/*.ts web/src/*.tsx web/src/*.css web/src/*/*.ts web/src/*/*.tsx)
 tpch       := tests/data/generate-tpch.sql tests/data/sql/tpch.sql
 made_store := $B/gen/migrations.o
+made_coordinator := $B/gen/dashboard.o
 made_main  := $B/gen/tpch.o
 made_wire  := $B/gen/capstan.pb-c.o $B/gen/pb.o
 generated  := $B/gen/capstan.pb-c.h $B/gen/pb.h
@@ -125,7 +131,8 @@ foreign = $(foreach f,$(filter $(folders),$(needs)),$(libs_$f))
 libraries := $(patsubst %,$B/lib/lib%.a,$(folders))
 programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(patsubst %,$B/bin/integration-%,$(integration)) \
              $(if $(sim),$B/bin/sim) $(patsubst %,$B/bin/fuzz-%,$(fuzz)) $(patsubst %,$B/bin/bench-%,$(benches)) \
-             $(if $(filter main,$(folders)),$B/bin/capstan $B/bin/operator-worker)
+             $(if $(filter main,$(folders)),$B/bin/capstan $B/bin/operator-worker) \
+             $(if $(filter release asan,$V),$B/bin/c-client $B/bin/c-client-static $B/lib/capstan.pc)
 
 # Plug-ins: the examples, and what the tests load. Each source becomes plugins/NAME.so, made with the public headers only.
 plugin_sources := $(wildcard examples/executor-plugin/*.c examples/operator-plugin/*.c) \
@@ -147,7 +154,7 @@ show-flags:
 # list of sources, so that other flags recompile and a removed source leaves its archive.
 remember = $(shell mkdir -p $B && { printf '%s\n' '$(strip $2)' | cmp -s - $B/$1 || printf '%s\n' '$(strip $2)' >$B/$1; })
 $(call remember,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
-$(call remember,sources,$(sources) $(migrations))
+$(call remember,sources,$(sources) $(migrations) $(web))
 
 # gcc does not name what it finds with -isystem as a dependency, so the generated headers are one of everybody.
 $B/obj/%.o: %.c $B/flags $(generated)
@@ -161,6 +168,13 @@ $B/gen/migrations.c: tools/embed-migrations.sh $(migrations) $B/sources
 $B/gen/tpch.c: tools/embed-tpch.sh $(tpch)
 	@mkdir -p $(@D)
 	tools/embed-tpch.sh $(tpch) >$@
+
+build/web/dashboard.c: tools/build-web.sh $(web)
+	tools/build-web.sh $@
+
+$B/gen/dashboard.o: build/web/dashboard.c src/coordinator/web.h $B/flags
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 $B/gen/capstan.pb-c.c $B/gen/capstan.pb-c.h &: proto/capstan.proto
 	@mkdir -p $(@D)
@@ -230,5 +244,62 @@ $B/bin/operator-worker: $(operator_worker) $(wildcard include/capstan/*.h exampl
                         $B/lib/libcapstan_worker.a $B/lib/capstan-worker.flags
 	@mkdir -p $(@D)
 	$(CC) -std=c17 $(operator_worker) @$B/lib/capstan-worker.flags -o $@
+
+# libcapstan (include/capstan/client.h): the client of the command line, for programs in C. Of both forms only the functions
+# of that header can be seen. The objects are the same as everybody's, hence the flags of a shared library for their folders.
+VERSION   := $(shell sed -n 's/^\#define CAPSTAN_VERSION "\(.*\)"/\1/p' src/cli/version.h)
+SONAME    := libcapstan.so.0
+pic_flags := -fPIC -fvisibility=hidden
+$(call remember,pic,$(pic_flags))
+$(foreach f,$(needs_client),$(call objects,$(wildcard src/$f/*.c)) $(made_$f)): CFLAGS += $(pic_flags)
+$(foreach f,$(needs_client),$(call objects,$(wildcard src/$f/*.c)) $(made_$f)): $B/pic
+
+public_objects := $(call objects,$(wildcard src/client/public*.c))
+$B/lib/$(SONAME): $(public_objects) $(call libs,client) $B/sources
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(SONAME) $(filter %.o %.a,$^) $(call foreign,client) -o $@
+
+$B/lib/libcapstan.so: $B/lib/$(SONAME)
+	ln -sf $(SONAME) $@
+
+$B/lib/libcapstan.a: $B/lib/$(SONAME)
+	@rm -f $@
+	nm -D --defined-only $< | awk '$$3 ~ /^capstan_/ { print $$3 }' >$B/lib/capstan_client.symbols
+	ld -r $(public_objects) --start-group $(call libs,client) --end-group -o $B/lib/capstan_client.o
+	objcopy --keep-global-symbols=$B/lib/capstan_client.symbols $B/lib/capstan_client.o
+	$(AR) rcsD $@ $B/lib/capstan_client.o
+	@rm -f $B/lib/capstan_client.o $B/lib/capstan_client.symbols
+
+$B/lib/capstan.pc: clients/c/capstan.pc.in src/cli/version.h $B/flags
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(strip $(call foreign,client))|' $< >$@
+
+# The example, as a program of one's own would be built, once with each form of the library.
+c_client := examples/c-client/client.c
+$B/bin/c-client: $(c_client) $(wildcard include/capstan/*.h) $B/lib/libcapstan.so
+	@mkdir -p $(@D)
+	$(CC) -std=c17 $(WARNINGS) -g -Iinclude $(LDFLAGS) $< -L$B/lib -lcapstan -lpthread -Wl,-rpath,'$$ORIGIN/../lib' -o $@
+
+$B/bin/c-client-static: $(c_client) $(wildcard include/capstan/*.h) $B/lib/libcapstan.a
+	@mkdir -p $(@D)
+	$(CC) -std=c17 $(WARNINGS) -g -Iinclude $(LDFLAGS) $< $B/lib/libcapstan.a $(call foreign,client) -o $@
+
+.PHONY: libcapstan
+libcapstan: $B/lib/libcapstan.so $B/lib/libcapstan.a $B/lib/capstan.pc $B/bin/c-client $B/bin/c-client-static
+
+# packaging/install.sh has the list of what goes where, and what the variables mean.
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)
+installed  := $B/bin/capstan $B/lib/libcapstan_worker.a $B/lib/capstan-worker.flags $B/lib/libcapstan.so \
+              $B/lib/libcapstan.a $B/lib/capstan.pc
+installer   = BUILD='$B' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' packaging/install.sh
+
+.PHONY: install uninstall installable
+installable: $(installed)
+install: $(installed)
+	$(installer) install
+
+uninstall:
+	$(installer) uninstall
 
 -include $(patsubst %.o,%.d,$(call objects,$(sources)) $(made_store) $(made_wire) $(made_main))

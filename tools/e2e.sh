@@ -37,22 +37,8 @@ export CAPSTAN_BIN="$binary"
 node=node
 [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node
 
-install() { # FOLDER: its packages, if they are not those of its package-lock.json
-    stamp=$1/node_modules/.lock.sum
-    sum=$(cksum <"$1/package-lock.json")
-    [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$sum" ] || return 0
-    log=$(mktemp)
-    (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 || {
-        cat "$log" >&2
-        rm -f "$log"
-        echo "e2e.sh: npm could not install the packages of $1" >&2
-        exit 1
-    }
-    rm -f "$log"
-    echo "$sum" >"$stamp"
-}
-install examples/javascript
-install tests/e2e
+tools/npm-install.sh examples/javascript
+tools/npm-install.sh tests/e2e
 
 # 5,000 connections need as many descriptors, here and in the coordinator.
 # shellcheck disable=SC3045 # every sh that we meet can do it, and one that cannot goes on

@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-node_major_min=20
+node_min=20.19 # of the dashboard's build
 machine=$(uname -m)
 
 say() { echo "setup: $1" >&2; }
@@ -103,8 +103,9 @@ up_to_date() { # NAME FILE...: is .cache/NAME made from the current pins, with a
 
 node_is_new_enough() {
     command -v node >/dev/null 2>&1 || return 1
-    major=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')
-    [ "${major:-0}" -ge "$node_major_min" ]
+    version=$(node --version 2>/dev/null | sed 's/^v//')
+    case $version in 21.* | 22.[0-9].* | 22.1[01].*) return 1 ;; esac # which it does not take
+    printf '%s\n' "$node_min" "${version:-0}" | sort -VC
 }
 
 have_duckdb() { up_to_date duckdb lib/libduckdb.so include/duckdb.h; }

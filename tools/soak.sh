@@ -11,8 +11,15 @@
 #                               the usual 500). Without a NAME the server under a bare store dies ROUNDS / 10 times, too.
 #                               It sets CAPSTAN_CRASH_ROUNDS and CAPSTAN_TEST_CRASHES.
 #   soak.sh e2e ROUNDS NAME     the end-to-end tests, with ROUNDS of chaos and with what is too long for ./dev test
+#   soak.sh upgrade NAME        the builds of earlier releases and of the next beside today's (tests/upgrade); only tests with
+#                               NAME in their name, unless it is empty. The first time it builds them, which takes minutes.
+#   soak.sh chaos MINUTES       a cluster of real processes under random faults, from a seed made of the date; then the bugs that
+#                               are planted in build/bugs must be caught
 #   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
+#   soak.sh fuzz SECONDS NAME   libFuzzer on each target of tests/fuzz, or those with NAME in their name, one after the other,
+#                               from its corpus on. What it finds, good and bad, goes to build/fuzz/found/TARGET.
+#   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -49,10 +56,67 @@ crash() { # ROUNDS NAME
     return $status
 }
 
+chaos() { # MINUTES
+    status=0
+    tools/chaos.sh --minutes "$1" || status=$?
+    tools/chaos.sh --binary build/bugs/bin/capstan --bugs || status=$?
+    return $status
+}
+
 sql() { # QUERIES
     status=0
     CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$(date +%s) build/release/bin/integration-query || status=$?
     return $status
+}
+
+fuzz() { # SECONDS NAME
+    failed=
+    found=0
+    for source in tests/fuzz/*.c; do
+        target=$(basename "$source" .c)
+        case $target in
+        replay) continue ;;
+        *"$2"*) ;;
+        *) continue ;;
+        esac
+        found=$((found + 1))
+        make --no-print-directory -s -j"$(getconf _NPROCESSORS_ONLN)" V=fuzz "build/fuzz/bin/fuzz-$target"
+        folder=build/fuzz/found/$target
+        log=build/fuzz/found/$target.log
+        mkdir -p "$folder"
+        status=0
+        # More memory than that for one input is a finding, too; so are ten seconds.
+        set -- "$1" "$2" -max_total_time="$1" -max_len=16384 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+            -artifact_prefix="build/fuzz/found/$target-"
+        case $target in
+        *json | *plan | fill_inputs | http_request) set -- "$@" -dict=tests/fuzz/json.dict ;;
+        esac
+        seconds=$1
+        name=$2
+        shift 2
+        "build/fuzz/bin/fuzz-$target" "$@" "$folder" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
+        set -- "$seconds" "$name"
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        if [ "$status" -eq 0 ]; then
+            echo "soak: $target: $runs inputs in $seconds s, nothing found"
+        else
+            failed="$failed $target"
+            tail -n 40 "$log"
+            echo "soak: $target: failed; the input is build/fuzz/found/$target-*"
+        fi
+    done
+    [ "$found" -gt 0 ] || {
+        echo "soak: no fuzz target has '$2' in its name" >&2
+        return 2
+    }
+    [ -z "$failed" ]
+}
+
+upgrade() { # NAME
+    tests/upgrade/build.sh
+    node=node
+    [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node
+    "$node" --test ${1:+--test-name-pattern="$1"} --test-reporter=./tests/e2e/reporter.js tests/upgrade/upgrade.test.js
 }
 
 mode=$1
@@ -60,7 +124,11 @@ shift
 case $mode in
 sim) simulate "$1" ;;
 crash) crash "$1" "$2" ;;
+chaos) chaos "$1" ;;
 sql) sql "$1" ;;
+upgrade) upgrade "$1" ;;
+fuzz) fuzz "$1" "$2" ;;
+newcomer) tools/docs.sh --newcomer ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)
     echo "soak.sh: unknown mode '$mode'" >&2

@@ -114,7 +114,7 @@ build() { # VARIANT: builds it once; the time shows in the table
     start_ms=$(now_ms)
     outcome=ok
     target=all
-    [ "$1" != bugs ] || target=build/bugs/bin/sim # planted bugs are for the simulator only
+    [ "$1" != bugs ] || target=build/bugs/bin/sim # of planted bugs, only the simulator is short enough
     make --no-print-directory -s -k -j"$(getconf _NPROCESSORS_ONLN)" V="$1" "$target" 2>&1 || outcome=failed
     built="$built$1=$outcome "
     record "build/$1" 0 "$([ $outcome = ok ] && echo 0 || echo 1)" $(($(now_ms) - start_ms))
@@ -150,6 +150,21 @@ else
     if there_are tests/e2e/*.test.js; then
         suite_of release e2e tools/e2e.sh
     fi
+    if there_are tests/browser/*.test.js; then
+        suite_of release browser tools/browser.sh
+    fi
+    if there_are tests/docs/run.js; then
+        suite_of release docs tools/docs.sh
+    fi
+    if there_are tests/package/*.test.js; then
+        suite_of release package tools/package-test.sh
+    fi
+    if there_are tests/chaos/*.js; then
+        suite_of release chaos tools/chaos.sh --seed 1 --minutes 1
+        suite chaos-check tools/chaos.sh --unit
+    fi
+    suite_of release clients-node tools/clients.sh node
+    suite_of 'release asan' clients-c tools/clients.sh c
     suite lint env CAPSTAN_LINT=quick tools/lint/lint.sh .
     suite lint-selftest tests/lint/selftest.sh
     suite duckdb tools/check-duckdb.sh .cache/duckdb

@@ -104,8 +104,8 @@ export class Connection {
     return true;
   }
 
-  // A call to whoever leads, tried again for up to `patienceMs` while nobody does or answers.
-  async call(method, request = {}, { patienceMs = 10000, signal, ...options } = {}) {
+  // A call to whoever leads, tried again for up to `patienceMs` while nobody does or answers: longer than an election takes.
+  async call(method, request = {}, { patienceMs = 20000, signal, ...options } = {}) {
     const until = Date.now() + patienceMs;
     for (let pause = PAUSE_MS_MIN; ; pause = Math.min(pause * 2, PAUSE_MS_MAX)) {
       try {

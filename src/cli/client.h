@@ -1,73 +1,15 @@
 /*
- * client.h - calls to whichever coordinator leads.
+ * client.h - the client (client/client.h) that the options of a command line describe.
  *
- * A client has a list of servers. A call goes to the one that answered last; a server that does not lead names the one
- * that does, and the call follows; one that cannot be reached is passed over for the next. This goes on until the
- * patience runs out. All calls of the protocol may be repeated: ids are chosen by the client.
- *
- * Ownership: client_open's caller owns the client. Threads: one at a time per client; another thread may fire the cancel.
+ * Ownership: the cli has its client and ends it; texts live in the cli's arena. Threads: the cli's.
  */
 #ifndef CAPSTAN_CLI_CLIENT_H
 #define CAPSTAN_CLI_CLIENT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/arena.h"
-#include "base/check.h"
-#include "base/err.h"
-#include "rpc/rpc.h"
-#include "wire/message.h"
+#include "client/client.h"
+#include "client/rows.h"
 
 struct cli;
-struct client;
-
-#define CLIENT_SERVERS_MAX 64
-
-/* Texts may be NULL but for `servers`. */
-struct client_options {
-    const char *servers; /* HOST:PORT,HOST:PORT... */
-    const char *token;
-    bool tls;
-    const char *tls_ca_pem;
-    const char *tls_cert_pem;
-    const char *tls_key_pem;
-    int64_t patience_ms; /* how long to look for a coordinator that answers */
-};
-
-struct client_call {
-    const char *path;    /* "/capstan.v1.ControlPlane/ListJobs" */
-    const void *message; /* struct pb_... */
-    enum pb_kind answer;
-    int64_t wait_ms;     /* how long the server may hold the call */
-    int64_t patience_ms; /* 0: the client's */
-    struct rpc_cancel *cancel;
-};
-
-/* Copies the options. ERR_INVALID for addresses that are none. Does not connect. */
-MUST_USE enum err client_open(const struct client_options *options, struct client **out, struct error *e);
-void client_close(struct client *client); /* NULL ok */
-
-/*
- * Calls and waits. The answer, a `struct pb_... *`, lives in the arena. ERR_UNAVAILABLE when the patience is over; other
- * errors are the server's own.
- */
-MUST_USE enum err client_call(struct client *client, const struct client_call *call, struct arena *arena,
-                              void *out_answer, struct error *e);
-
-/* A stream. Up to its first message it looks for a server as client_call does; an error after that ends it. */
-struct client_stream;
-void client_stream_open(struct client *client, const struct client_call *call, struct client_stream **out);
-/* The next message, in the arena. With `out_end` there is none: the server has ended the stream. */
-MUST_USE enum err client_stream_next(struct client_stream *stream, struct arena *arena, void *out_message,
-                                     bool *out_end, struct error *e);
-void client_stream_close(struct client_stream *stream); /* NULL ok */
-
-/* Who answered last, for people. */
-const char *client_server(const struct client *client);
-
-/* ---- with the options of a command line ---- */
 
 /* What the group VERB_CREDENTIALS of this command line says: the token and all about TLS. */
 MUST_USE enum err cli_credentials(struct cli *cli, struct client_options *out, struct error *e);
@@ -81,9 +23,19 @@ MUST_USE enum err cli_client_options(struct cli *cli, struct client_options *out
 /* The client of this command line, opened at the first call. */
 MUST_USE enum err cli_client(struct cli *cli, struct client **out, struct error *e);
 
+/* The same as a caller whose answers live in the cli's arena, and whose calls its cancel ends. */
+MUST_USE enum err cli_caller(struct cli *cli, struct client_caller *out, struct error *e);
+
+/* Says what to do about an error of a call, if nobody has; returns its code. */
+enum err cli_hint(enum err err, struct error *e);
+
 /* One call with it. `out_answer` lives in the cli's arena. */
 MUST_USE enum err cli_call(struct cli *cli, const char *path, enum pb_kind answer, const void *message,
                            void *out_answer, struct error *e);
+
+/* The rows of a query (client/rows.h), with the client and the cancel of the cli. */
+MUST_USE enum err cli_rows(struct cli *cli, const char *job_id, rows_bytes_fn *on_bytes, void *context,
+                           struct rows **out, struct error *e);
 
 /* A message with all defaults, in the cli's arena. */
 void *cli_message(struct cli *cli, enum pb_kind kind);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/output.h"
-#include "cli/rows.h"
 #include "cli/text.h"
 #include "exchange/columns.h"
 
@@ -56,7 +56,7 @@ enum err explain_print(struct cli *cli, const char *job_id, bool wants_plan, con
     struct rows *rows = NULL;
     struct buf text = {0};
     struct buf lines = {0};
-    enum err err = rows_open(cli, job_id, NULL, NULL, &rows, e);
+    enum err err = cli_rows(cli, job_id, NULL, NULL, &rows, e);
     if (err == ERR_OK) {
         err = read_cell(rows, wants_plan ? "plan" : "explain", &text, e);
     }

@@ -1,5 +1,6 @@
 #include "cli/help.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cli/version.h"
@@ -96,6 +97,25 @@ void help_verb(struct buf *out, const struct verb *verb)
     write_indented(out, verb->example);
 }
 
+void help_settings(struct buf *out, const struct verb_table *table)
+{
+    size_t width = 0;
+    for (uint32_t i = 0; i < table->n_settings; i++) {
+        size_t n = strlen(table->settings[i].name);
+        width = n > width ? n : width;
+    }
+    buf_text(out, "Settings of a coordinator, as in 'capstan coordinator --set lease_ms=20000':\n\n");
+    for (uint32_t i = 0; i < table->n_settings; i++) {
+        const struct setting_info *setting = &table->settings[i];
+        struct buf text = {0};
+        buf_format(&text, "%s; %" PRId64 " to %" PRId64 " (default %s)", setting->help, setting->min, setting->max,
+                   setting->fallback);
+        buf_format(out, "  %-*s  ", (int)width, setting->name);
+        write_wrapped(out, text.data, width + 4, width + 4);
+        buf_deinit(&text);
+    }
+}
+
 void help_all(struct buf *out, const struct verb_table *table)
 {
     size_t width = 0;
@@ -108,8 +128,10 @@ void help_all(struct buf *out, const struct verb_table *table)
     for (uint32_t i = 0; i < table->n_verbs; i++) {
         buf_format(out, "  %-*s  %s\n", (int)width, table->verbs[i]->name, table->verbs[i]->summary);
     }
-    buf_text(out, "\n'capstan VERB --help' explains a verb and shows an example.\n\nexample:\n"
-                  "  capstan up &\n"
-                  "  echo '{\"tasks\": [{\"name\": \"hello\", \"executor\": \"command\", \"inputs\": {\"argv\": "
-                  "[\"echo\", \"hello\"]}}]}' | capstan run -\n");
+    buf_text(out,
+             "\n'capstan VERB --help' explains a verb and shows an example; 'capstan help settings' lists what --set "
+             "takes.\n\nexample:\n"
+             "  capstan up &\n"
+             "  echo '{\"tasks\": [{\"name\": \"hello\", \"executor\": \"command\", \"inputs\": {\"argv\": "
+             "[\"echo\", \"hello\"]}}]}' | capstan run -\n");
 }

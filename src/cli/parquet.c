@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/output.h"
-#include "cli/rows.h"
 #include "duck/duck.h"
 #include "exchange/columns.h"
 #include "exchange/schema.h"
@@ -56,7 +56,7 @@ static enum err source_init(struct source *source, struct cli *cli, const char *
 {
     const struct ArrowSchema *schema = NULL;
     struct columns columns = {0};
-    enum err err = rows_open(cli, job_id, NULL, NULL, &source->rows, e);
+    enum err err = cli_rows(cli, job_id, NULL, NULL, &source->rows, e);
     if (err == ERR_OK) {
         err = rows_schema(source->rows, &schema, e);
     }

@@ -426,11 +426,12 @@ static void set_output(struct cli *cli, char *const *environment)
 {
     const char *no_color = variable(environment, "NO_COLOR");
     const char *term = variable(environment, "TERM");
-    bool wants_colors = (no_color == NULL || no_color[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+    bool can_draw = term != NULL && strcmp(term, "dumb") != 0;
+    bool wants_colors = (no_color == NULL || no_color[0] == '\0') && can_draw;
     cli->out = stdout;
     cli->err = stderr;
     cli->out_is_terminal = isatty(STDOUT_FILENO) == 1;
-    cli->err_is_terminal = isatty(STDERR_FILENO) == 1;
+    cli->err_is_terminal = isatty(STDERR_FILENO) == 1 && can_draw;
     cli->has_colors_out = cli->out_is_terminal && wants_colors;
     cli->has_colors_err = cli->err_is_terminal && wants_colors;
 }

@@ -8,10 +8,10 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/parquet.h"
-#include "cli/rows.h"
 #include "exchange/columns.h"
 
 #define FLUSH_BYTES ((size_t)64 * 1024)
@@ -169,7 +169,7 @@ static enum err print_text(struct cli *cli, const struct print_request *request,
     struct printer p = {.format = find_format(request->format)};
     struct rows *rows = NULL;
     const struct ArrowSchema *schema = NULL;
-    enum err err = rows_open(cli, request->job_id, NULL, NULL, &rows, e);
+    enum err err = cli_rows(cli, request->job_id, NULL, NULL, &rows, e);
     if (err == ERR_OK) {
         err = rows_schema(rows, &schema, e);
     }
@@ -212,7 +212,7 @@ static enum err print_arrow(struct cli *cli, const struct print_request *request
     struct ArrowArray batch = {0};
     enum err err = output_open(cli, request->path, true, &output, e);
     if (err == ERR_OK) {
-        err = rows_open(cli, request->job_id, write_bytes, &output, &rows, e);
+        err = cli_rows(cli, request->job_id, write_bytes, &output, &rows, e);
     }
     while (err == ERR_OK) {
         err = rows_next(rows, &batch, e);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "client/events.h"
 
 #define NAMES_MEASURED 1000 /* of a large job: a drawing must stay cheap */
 
@@ -155,20 +156,6 @@ static void move(struct progress *p, uint32_t i, const struct pb_event *event, e
         replace(&task->message, message);
         mem_free(message);
     }
-}
-
-bool event_is_of_whole_job(const struct pb_event *event)
-{
-    static const char *const types[] = {"created", "completed", "failed", "cancelled", "retried"};
-    if (event->ref == NULL || event->ref->attempt != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (strcmp(event->type, types[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Tasks that wait or run when their job ends are canceled with it, without an event of their own. */

@@ -58,9 +58,6 @@ void progress_draw(struct progress *progress, const struct progress_view *view, 
 /* "3 of 8 done, 2 running, 1 failed · 1.2 s". */
 void progress_summary(const struct progress *progress, int64_t elapsed_ms, struct buf *out);
 
-/* Whether the event is about the job itself. Such events travel without a stage, a task and an attempt. */
-bool event_is_of_whole_job(const struct pb_event *event);
-
 const char *progress_state_name(enum progress_state state);
 
 #endif

@@ -8,19 +8,16 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/limits.h"
-#include "base/random.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/picture.h"
 #include "cli/suggest.h"
-#include "cli/text.h"
 #include "cli/value.h"
-#include "cli/watch.h"
+#include "client/job.h"
 #include "wire/json_shape.h"
 
-#define STATUS_WAIT_MS 30000
 #define PICTURE_FIRST_MS 300 /* most queries have ended by then and need no picture */
 #define PICTURE_EVERY_MS 250
-#define PATIENCE_MS 60000 /* with a coordinator that was there before */
 
 /* ---- parameters and settings ---- */
 
@@ -208,9 +205,7 @@ enum err query_read(struct cli *cli, struct query *out, struct error *e)
     }
     if (err == ERR_OK) {
         if (query.job_id == NULL) {
-            char uuid[UUID_TEXT_BYTES];
-            random_uuid7(uuid);
-            query.job_id = arena_strdup(&cli->arena, uuid);
+            query.job_id = client_new_job_id(&cli->arena);
         }
         query.params_json = arena_strdup(&cli->arena, params.data);
         query.options_json = arena_strdup(&cli->arena, options.data);
@@ -224,18 +219,17 @@ enum err query_read(struct cli *cli, struct query *out, struct error *e)
 enum err query_send(struct cli *cli, const struct query *query, bool explain, struct pb_submit_query_response **out,
                     struct error *e)
 {
-    struct pb_submit_query_request *request = cli_message(cli, PB_SUBMIT_QUERY_REQUEST);
-    request->query_id = (char *)query->job_id;
-    request->sql = (char *)query->sql;
-    request->params_json = (char *)query->params_json;
-    request->options_json = (char *)query->options_json;
-    request->explain = explain ? 1 : 0;
-    request->priority_set = cli_is_given(cli, "priority") ? 1 : 0;
-    request->priority = (uint32_t)cli_number(cli, "priority");
-    if (cli_text(cli, "key") != NULL) {
-        request->idempotency_key = (char *)cli_text(cli, "key");
-    }
-    return cli_call(cli, "/capstan.v1.ControlPlane/SubmitQuery", PB_SUBMIT_QUERY_RESPONSE, request, out, e);
+    struct client_caller caller;
+    struct query_submission submission = {.job_id = query->job_id,
+                                          .sql = query->sql,
+                                          .params_json = query->params_json,
+                                          .options_json = query->options_json,
+                                          .key = cli_text(cli, "key"),
+                                          .has_priority = cli_is_given(cli, "priority"),
+                                          .priority = (uint32_t)cli_number(cli, "priority"),
+                                          .explains = explain};
+    enum err err = cli_caller(cli, &caller, e);
+    return err == ERR_OK ? cli_hint(client_submit_query(&caller, &submission, out, e), e) : err;
 }
 
 void query_print(struct cli *cli, const struct pb_submit_query_response *response)
@@ -252,139 +246,84 @@ void query_print(struct cli *cli, const struct pb_submit_query_response *respons
 
 /* ---- wait ---- */
 
-/* "  s1    3 of 8 tasks, 2 running    1,234 rows". */
-static void draw_stage(const struct pb_stage_status *stage, struct buf *out)
-{
-    struct buf name = {0};
-    text_clean(&name, stage->name);
-    buf_format(out, "  %-8s %" PRIu32 " of %" PRIu32 " task%s", name.n > 0 ? name.data : "-", stage->succeeded,
-               stage->tasks, stage->tasks == 1 ? "" : "s");
-    if (stage->running > 0) {
-        buf_format(out, ", %" PRIu32 " running", stage->running);
-    }
-    if (stage->failed > 0) {
-        buf_format(out, ", %" PRIu32 " failed", stage->failed);
-    }
-    if (stage->rows > 0) {
-        buf_text(out, ", ");
-        text_count(out, stage->rows);
-        buf_text(out, " rows");
-    }
-    buf_char(out, '\n');
-    buf_deinit(&name);
-}
-
-static bool is_done(const struct pb_stage_status *stage)
-{
-    return stage->queued == 0 && stage->running == 0;
-}
-
-uint32_t query_draw(const struct pb_query_status *status, int64_t elapsed_ms, uint32_t lines_max, struct buf *out)
-{
-    uint32_t lines = 1;
-    size_t done = 0;
-    for (size_t i = 0; i < status->n_stages; i++) {
-        done += is_done(status->stages[i]) ? 1 : 0;
-    }
-    buf_format(out, "%s: %zu of %zu stages done, ", wire_query_state_name(status->state), done, status->n_stages);
-    text_duration(out, elapsed_ms);
-    buf_char(out, '\n');
-    /* Those that are under way first: they are what people wait for. */
-    for (int is_second = 0; is_second < 2; is_second++) {
-        for (size_t i = 0; i < status->n_stages && lines < lines_max; i++) {
-            if (is_done(status->stages[i]) == (is_second == 1)) {
-                draw_stage(status->stages[i], out);
-                lines++;
-            }
-        }
-    }
-    return lines;
-}
-
-struct picture {
+struct show {
     struct cli *cli;
-    bool is_wanted;
+    const struct client_caller *caller;
     int64_t began_ms;
-    uint32_t drawn; /* lines that are there */
+    struct picture picture;
+    bool has_asked; /* for the plan */
 };
 
-/* Replaces the picture; NULL takes it away. */
-static void show(struct picture *picture, const struct pb_query_status *status)
+static void write_out(struct cli *cli, struct buf *text)
 {
-    struct buf text = {0};
-    if (!picture->is_wanted || (status == NULL && picture->drawn == 0)) {
-        return;
+    if (text->n > 0) {
+        fwrite(text->data, 1, text->n, cli->err);
+        fflush(cli->err);
     }
-    if (picture->drawn > 0) {
-        buf_format(&text, "\033[%" PRIu32 "A\033[J", picture->drawn);
-        picture->drawn = 0;
-    }
-    if (status != NULL) {
-        struct terminal_size size = cli_terminal_size(picture->cli);
-        picture->drawn =
-            query_draw(status, clock_mono_ms() - picture->began_ms, size.lines > 4 ? size.lines - 2 : 2, &text);
-    }
-    fwrite(text.data, 1, text.n, picture->cli->err);
-    fflush(picture->cli->err);
-    buf_deinit(&text);
+    buf_deinit(text);
 }
 
-static enum err ask(struct cli *cli, const char *job_id, int64_t wait_ms, struct arena *arena,
-                    struct pb_query_status **out, struct error *e)
+/* What the stages do is in the plan, the result of the first task. It is asked for once: a picture can do without. */
+static void ask_plan(struct show *show, const struct pb_query_status *status)
 {
-    struct pb_get_query_status_request *request = wire_new(PB_GET_QUERY_STATUS_REQUEST, arena);
-    struct pb_get_query_status_response *response = NULL;
-    struct client *client = NULL;
-    enum err err = cli_client(cli, &client, e);
-    if (err != ERR_OK) {
-        return err;
-    }
-    request->query_id = (char *)job_id;
-    request->wait_ms = (uint32_t)wait_ms;
-    struct client_call call = {.path = "/capstan.v1.ControlPlane/GetQueryStatus",
+    struct arena arena = {0};
+    struct pb_list_tasks_request *request = wire_new(PB_LIST_TASKS_REQUEST, &arena);
+    struct pb_list_tasks_response *page = NULL;
+    request->query_id = status->query_id;
+    request->limit = 1;
+    struct client_call call = {.path = "/capstan.v1.ControlPlane/ListTasks",
                                .message = request,
-                               .answer = PB_GET_QUERY_STATUS_RESPONSE,
-                               .wait_ms = wait_ms,
-                               .patience_ms = PATIENCE_MS,
-                               .cancel = cli->cancel};
-    err = client_call(client, &call, arena, &response, e);
-    if (err == ERR_OK && response->status == NULL) {
-        return error_set(e, ERR_INTERNAL, "the answer has no job in it");
+                               .answer = PB_LIST_TASKS_RESPONSE,
+                               .cancel = show->caller->cancel};
+    show->has_asked = true;
+    if (client_call(show->caller->client, &call, &arena, &page, &(struct error){0}) == ERR_OK && page->n_tasks > 0 &&
+        page->tasks[0]->result_json.len > 0) {
+        picture_take_plan(&show->picture, status, (const char *)page->tasks[0]->result_json.data,
+                          page->tasks[0]->result_json.len);
     }
-    *out = err == ERR_OK ? response->status : NULL;
-    return err == ERR_DEADLINE ? ERR_OK : err;
+    arena_deinit(&arena);
+}
+
+static void show_status(void *context, const struct pb_query_status *status)
+{
+    struct show *show = context;
+    struct terminal_size size = cli_terminal_size(show->cli);
+    struct buf text = {0};
+    int64_t now_ms = clock_mono_ms();
+    if (!show->has_asked && picture_wants_plan(&show->picture, status)) {
+        ask_plan(show, status);
+    }
+    struct picture_view view = {.columns = size.columns,
+                                .lines = size.lines > 4 ? size.lines - 2 : 2,
+                                .now_ms = now_ms,
+                                .elapsed_ms = now_ms - show->began_ms,
+                                .has_colors = show->cli->has_colors_err};
+    picture_draw(&show->picture, status, &view, &text);
+    write_out(show->cli, &text);
 }
 
 enum err query_wait(struct cli *cli, const char *job_id, bool is_quiet, const struct pb_query_status **out,
                     struct error *e)
 {
-    struct picture picture = {.cli = cli, .is_wanted = cli->err_is_terminal && !is_quiet, .began_ms = clock_mono_ms()};
-    struct arena arena = {0};
-    int64_t wait_ms = picture.is_wanted ? PICTURE_FIRST_MS : STATUS_WAIT_MS;
-    enum err err = ERR_OK;
-    for (;;) {
-        struct pb_query_status *status = NULL;
-        arena_reset(&arena);
-        err = ask(cli, job_id, wait_ms, &arena, &status, e);
-        if (err != ERR_OK) {
-            break;
-        }
-        if (status != NULL && query_state_is_terminal(status->state)) {
-            /* The last one is kept: all others live only until the next. */
-            struct buf bytes = {0};
-            struct pb_query_status *kept = NULL;
-            wire_encode(status, &bytes);
-            err = wire_decode(PB_QUERY_STATUS, bytes.data, bytes.n, &cli->arena, &kept, e);
-            buf_deinit(&bytes);
-            *out = kept;
-            break;
-        }
-        if (status != NULL) {
-            show(&picture, status);
-        }
-        wait_ms = picture.is_wanted ? PICTURE_EVERY_MS : STATUS_WAIT_MS;
+    struct client_caller caller;
+    struct pb_query_status *status = NULL;
+    struct buf text = {0};
+    enum err err = cli_caller(cli, &caller, e);
+    if (err != ERR_OK) {
+        return err;
     }
-    show(&picture, NULL);
-    arena_deinit(&arena);
+    struct show show = {.cli = cli, .caller = &caller, .began_ms = clock_mono_ms()};
+    struct client_wait wait = {0};
+    if (cli->err_is_terminal && !is_quiet) {
+        wait = (struct client_wait){
+            .first_ms = PICTURE_FIRST_MS, .every_ms = PICTURE_EVERY_MS, .on_status = show_status, .context = &show};
+    }
+    err = client_await(&caller, job_id, &wait, &status, e);
+    picture_clear(&show.picture, &text);
+    write_out(cli, &text);
+    picture_deinit(&show.picture);
+    if (err == ERR_OK) {
+        *out = status;
+    }
     return err;
 }

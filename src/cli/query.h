@@ -54,7 +54,4 @@ void query_print(struct cli *cli, const struct pb_submit_query_response *respons
 MUST_USE enum err query_wait(struct cli *cli, const char *job_id, bool is_quiet, const struct pb_query_status **out,
                              struct error *e);
 
-/* The lines of that picture, each with a line end; how many they are. */
-uint32_t query_draw(const struct pb_query_status *status, int64_t elapsed_ms, uint32_t lines_max, struct buf *out);
-
 #endif

@@ -3,13 +3,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/random.h"
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/interrupt.h"
 #include "cli/pretty.h"
 #include "cli/text.h"
 #include "cli/value.h"
+#include "client/job.h"
+#include "client/results.h"
 #include "wire/json_shape.h"
 #include "wire/template.h"
 #include "wire/tree.h"
@@ -62,9 +63,7 @@ enum err submit_read(struct cli *cli, struct submission *out, struct error *e)
         return err;
     }
     if (submission.job_id == NULL) {
-        char uuid[UUID_TEXT_BYTES];
-        random_uuid7(uuid);
-        submission.job_id = arena_strdup(&cli->arena, uuid);
+        submission.job_id = client_new_job_id(&cli->arena);
     }
     *out = submission;
     return ERR_OK;
@@ -73,14 +72,13 @@ enum err submit_read(struct cli *cli, struct submission *out, struct error *e)
 enum err submit_send(struct cli *cli, const struct submission *submission, struct pb_submit_tasks_response **out,
                      struct error *e)
 {
-    struct pb_submit_tasks_request *request = cli_message(cli, PB_SUBMIT_TASKS_REQUEST);
-    request->job_id = (char *)submission->job_id;
-    request->tree_json.data = (uint8_t *)submission->tree;
-    request->tree_json.len = submission->n_tree;
-    if (cli_text(cli, "key") != NULL) {
-        request->idempotency_key = (char *)cli_text(cli, "key");
-    }
-    return cli_call(cli, "/capstan.v1.ControlPlane/SubmitTasks", PB_SUBMIT_TASKS_RESPONSE, request, out, e);
+    struct client_caller caller;
+    struct tree_submission tree = {.job_id = submission->job_id,
+                                   .json = submission->tree,
+                                   .n_json = submission->n_tree,
+                                   .key = cli_text(cli, "key")};
+    enum err err = cli_caller(cli, &caller, e);
+    return err == ERR_OK ? cli_hint(client_submit_tree(&caller, &tree, out, e), e) : err;
 }
 
 void submit_print(struct cli *cli, const struct pb_submit_tasks_response *response)
@@ -124,10 +122,10 @@ const char *const *submit_names(struct cli *cli, const struct submission *submis
 
 /* ---- results ---- */
 
-static void print_chunk(struct cli *cli, struct pretty *pretty, const struct pb_query_results_chunk *chunk)
+static void print_chunk(struct cli *cli, struct pretty *pretty, const struct results_chunk *chunk)
 {
     struct buf text = {0};
-    pretty_feed(pretty, (const char *)chunk->payload.data, chunk->payload.len, &text);
+    pretty_feed(pretty, (const char *)chunk->bytes, chunk->n, &text);
     if (text.n > 0) {
         fwrite(text.data, 1, text.n, cli->out);
     }
@@ -136,35 +134,25 @@ static void print_chunk(struct cli *cli, struct pretty *pretty, const struct pb_
 
 enum err results_print(struct cli *cli, const char *job_id, struct error *e)
 {
-    struct pb_fetch_query_results_request *request = cli_message(cli, PB_FETCH_QUERY_RESULTS_REQUEST);
+    struct client_caller caller;
     struct pretty pretty = {.indents = !cli->wants_json};
-    struct client *client = NULL;
-    struct client_stream *stream = NULL;
-    struct arena arena = {0};
     bool is_end = false;
-    enum err err = cli_client(cli, &client, e);
+    enum err err = cli_caller(cli, &caller, e);
     if (err != ERR_OK) {
         return err;
     }
-    request->query_id = (char *)job_id;
-    struct client_call call = {.path = "/capstan.v1.ControlPlane/FetchQueryResults",
-                               .message = request,
-                               .answer = PB_QUERY_RESULTS_CHUNK,
-                               .cancel = cli->cancel};
-    client_stream_open(client, &call, &stream);
+    struct results *results = results_open(&caller, job_id);
     while (err == ERR_OK && !is_end) {
-        struct pb_query_results_chunk *chunk = NULL;
-        arena_reset(&arena);
-        err = client_stream_next(stream, &arena, &chunk, &is_end, e);
+        struct results_chunk chunk = {0};
+        err = results_next(results, &chunk, &is_end, e);
         if (err == ERR_OK && !is_end) {
-            print_chunk(cli, &pretty, chunk);
+            print_chunk(cli, &pretty, &chunk);
         }
     }
     if (err == ERR_OK) {
         fputc('\n', cli->out);
     }
-    client_stream_close(stream);
-    arena_deinit(&arena);
+    results_close(results);
     return err;
 }
 
@@ -222,15 +210,16 @@ int job_report_failure(struct cli *cli, const struct pb_query_status *status)
 
 int submit_cancel(struct cli *cli, struct interrupt *interrupt, const char *job_id)
 {
-    struct pb_cancel_query_request *request = cli_message(cli, PB_CANCEL_QUERY_REQUEST);
     struct pb_cancel_query_response *response = NULL;
+    struct client_caller caller;
     struct error e = {0};
     enum err err = ERR_OK;
-    request->query_id = (char *)job_id;
-    request->reason = (char *)"interrupted";
     for (int i = 0; i < CANCEL_TRIES; i++) {
         rpc_cancel_reset(interrupt_cancel(interrupt));
-        err = cli_call(cli, "/capstan.v1.ControlPlane/CancelQuery", PB_CANCEL_QUERY_RESPONSE, request, &response, &e);
+        err = cli_caller(cli, &caller, &e);
+        if (err == ERR_OK) {
+            err = client_cancel(&caller, job_id, "interrupted", &response, &e);
+        }
         if (err != ERR_NOT_FOUND) {
             break;
         }

@@ -54,6 +54,16 @@ static uint32_t parts_of(const struct verb *verb, struct part out[PARTS_MAX])
     return n;
 }
 
+const struct option *verb_group_options(unsigned group, uint32_t *out_n)
+{
+    struct part part = group == VERB_CLIENT        ? (struct part){clients, ARRAY_LEN(clients)}
+                       : group == VERB_CREDENTIALS ? (struct part){credentials, ARRAY_LEN(credentials)}
+                       : group == VERB_LOGS        ? (struct part){logs, ARRAY_LEN(logs)}
+                                                   : (struct part){every_verb, ARRAY_LEN(every_verb)};
+    *out_n = part.n;
+    return part.options;
+}
+
 uint32_t verb_option_count(const struct verb *verb)
 {
     struct part parts[PARTS_MAX];

@@ -68,15 +68,31 @@ struct verb {
     int (*run)(struct cli *cli); /* returns the exit code */
 };
 
+/* A name that --set takes, for the texts about them; the coordinator's own tables read the values. */
+struct setting_info {
+    const char *name;
+    const char *fallback; /* NULL: none */
+    int64_t min;
+    int64_t max; /* 0: true or false */
+    const char *help;
+};
+
 /* All that a program can do. */
 struct verb_table {
     const struct verb *const *verbs;
     uint32_t n_verbs;
+    const struct setting_info *settings; /* of a coordinator */
+    uint32_t n_settings;
+    const struct setting_info *query_settings; /* of one query */
+    uint32_t n_query_settings;
 };
 
 /* The options of a verb: its own first, then those of its groups, then those of every verb. */
 uint32_t verb_option_count(const struct verb *verb);
 const struct option *verb_option_at(const struct verb *verb, uint32_t i);
+
+/* The options of one group, without those of another that it brings along; 0: those of every verb. */
+const struct option *verb_group_options(unsigned group, uint32_t *out_n);
 
 /* Its place among them; -1 if the verb has none of that name. */
 int verb_option_find(const struct verb *verb, const char *name);

@@ -1,16 +1,18 @@
 #include "cli/client.h"
 #include "cli/submit.h"
 #include "cli/verbs.h"
+#include "client/job.h"
 
 int verb_cancel(struct cli *cli)
 {
-    struct pb_cancel_query_request *request = cli_message(cli, PB_CANCEL_QUERY_REQUEST);
     struct pb_cancel_query_response *response = NULL;
+    struct client_caller caller;
     struct error e = {0};
-    request->query_id = (char *)cli->args[0];
-    request->reason = (char *)cli_text_or(cli, "reason", "");
-    if (cli_call(cli, "/capstan.v1.ControlPlane/CancelQuery", PB_CANCEL_QUERY_RESPONSE, request, &response, &e) !=
-        ERR_OK) {
+    enum err err = cli_caller(cli, &caller, &e);
+    if (err == ERR_OK) {
+        err = cli_hint(client_cancel(&caller, cli->args[0], cli_text_or(cli, "reason", ""), &response, &e), &e);
+    }
+    if (err != ERR_OK) {
         return cli_fail(cli, &e);
     }
     submit_print_state(cli, response->query_id, response->state);

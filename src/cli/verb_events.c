@@ -7,12 +7,10 @@
 
 #include "cli/client.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/verbs.h"
+#include "client/events.h"
 #include "wire/json_shape.h"
-
-#define FOLLOW_PATIENCE_MS 60000
 
 static void print_event(struct cli *cli, const struct pb_event *event)
 {
@@ -46,64 +44,27 @@ static void print_event(struct cli *cli, const struct pb_event *event)
     buf_deinit(&line);
 }
 
-struct reader {
-    struct cli *cli;
-    struct client *client;
-    uint64_t after_seq;
-    bool follows;
-};
-
-/* One stream, to its end or its first error. */
-static enum err read_stream(struct reader *r, struct error *e)
-{
-    struct arena arena = {0};
-    struct client_stream *stream = NULL;
-    struct pb_watch_events_request *request = wire_new(PB_WATCH_EVENTS_REQUEST, &arena);
-    bool is_end = false;
-    enum err err = ERR_OK;
-    request->query_id = (char *)(r->cli->n_args > 0 ? r->cli->args[0] : "");
-    request->after_seq = r->after_seq;
-    request->follow = r->follows ? 1 : 0;
-    struct client_call call = {.path = "/capstan.v1.ControlPlane/WatchEvents",
-                               .message = request,
-                               .answer = PB_EVENT,
-                               .patience_ms = r->after_seq > 0 && r->follows ? FOLLOW_PATIENCE_MS : 0,
-                               .cancel = r->cli->cancel};
-    client_stream_open(r->client, &call, &stream);
-    while (err == ERR_OK && !is_end) {
-        struct pb_event *event = NULL;
-        arena_reset(&arena);
-        err = client_stream_next(stream, &arena, &event, &is_end, e);
-        if (err == ERR_OK && !is_end) {
-            print_event(r->cli, event);
-            r->after_seq = event->seq > r->after_seq ? event->seq : r->after_seq;
-        }
-    }
-    client_stream_close(stream);
-    arena_deinit(&arena);
-    return err;
-}
-
 int verb_events(struct cli *cli)
 {
-    struct reader r = {.cli = cli, .after_seq = (uint64_t)cli_number(cli, "after"), .follows = cli_flag(cli, "follow")};
     struct interrupt *interrupt = interrupt_begin();
+    struct events_request request = {.job_id = cli->n_args > 0 ? cli->args[0] : "",
+                                     .after_seq = (uint64_t)cli_number(cli, "after"),
+                                     .follows = cli_flag(cli, "follow")};
+    struct client_caller caller;
+    struct events *events = NULL;
+    const struct pb_event *event = NULL;
     struct error e = {0};
-    uint64_t before = 0;
-    enum err err = ERR_OK;
     cli->cancel = interrupt_cancel(interrupt);
-    err = cli_client(cli, &r.client, &e);
-    while (err == ERR_OK) {
-        before = r.after_seq;
-        err = read_stream(&r, &e);
-        /* A stream that gave something and then broke is taken up again; the search for a server has its own patience. */
-        bool is_broken = err == ERR_UNAVAILABLE || err == ERR_FENCED || err == ERR_PRECONDITION;
-        if (r.follows && is_broken && r.after_seq > before) {
-            err = ERR_OK;
-        } else if (err == ERR_OK && !r.follows) {
-            break;
-        }
+    enum err err = cli_caller(cli, &caller, &e);
+    if (err == ERR_OK) {
+        events = events_open(&caller, &request);
+        err = cli_hint(events_next(events, &event, &e), &e);
     }
+    while (err == ERR_OK && event != NULL) {
+        print_event(cli, event);
+        err = events_next(events, &event, &e);
+    }
+    events_close(events);
     bool is_interrupted = interrupt_is_on(interrupt);
     cli->cancel = NULL;
     interrupt_end(interrupt);

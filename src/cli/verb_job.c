@@ -3,6 +3,7 @@
 #include "cli/client.h"
 #include "cli/text.h"
 #include "cli/verbs.h"
+#include "client/job.h"
 #include "wire/json_shape.h"
 
 static void print_line(struct cli *cli, const char *label, const char *text)
@@ -84,17 +85,15 @@ static void print_stages(struct cli *cli, const struct pb_query_status *job)
 
 int verb_job(struct cli *cli)
 {
-    struct pb_get_query_status_request *request = cli_message(cli, PB_GET_QUERY_STATUS_REQUEST);
-    struct pb_get_query_status_response *response = NULL;
+    struct pb_query_status *job = NULL;
+    struct client_caller caller;
     struct error e = {0};
-    request->query_id = (char *)cli->args[0];
-    if (cli_call(cli, "/capstan.v1.ControlPlane/GetQueryStatus", PB_GET_QUERY_STATUS_RESPONSE, request, &response,
-                 &e) != ERR_OK) {
-        return cli_fail(cli, &e);
+    enum err err = cli_caller(cli, &caller, &e);
+    if (err == ERR_OK) {
+        err = cli_hint(client_job_status(&caller, cli->args[0], 0, &job, &e), &e);
     }
-    const struct pb_query_status *job = response->status;
-    if (job == NULL) {
-        return cli_fail_with(cli, ERR_INTERNAL, NULL, "the answer has no job in it");
+    if (err != ERR_OK) {
+        return cli_fail(cli, &e);
     }
     if (cli->wants_json) {
         struct buf line = {0};

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <string.h>
 
 #include "cli/client.h"
 #include "cli/text.h"
@@ -23,6 +24,9 @@ int verb_leader(struct cli *cli)
         buf_text(&line, " at ");
         text_clean(&line, response->address);
         buf_format(&line, " leads under epoch %" PRIu64, response->epoch);
+    }
+    if (!cli->wants_json && strcmp(response->role, "observer") == 0) {
+        buf_format(&line, "; an observer says so, whose copy was complete %" PRIu64 " ms ago", response->staleness_ms);
     }
     cli_print(cli, &line);
     buf_deinit(&line);

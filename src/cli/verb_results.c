@@ -10,21 +10,13 @@
 #include "cli/print.h"
 #include "cli/submit.h"
 #include "cli/verbs.h"
+#include "client/job.h"
 
-static enum err ask(struct cli *cli, const struct pb_query_status **out, struct error *e)
+static enum err ask(struct cli *cli, struct pb_query_status **out, struct error *e)
 {
-    struct pb_get_query_status_request *request = cli_message(cli, PB_GET_QUERY_STATUS_REQUEST);
-    struct pb_get_query_status_response *response = NULL;
-    request->query_id = (char *)cli->args[0];
-    enum err err =
-        cli_call(cli, "/capstan.v1.ControlPlane/GetQueryStatus", PB_GET_QUERY_STATUS_RESPONSE, request, &response, e);
-    if (err == ERR_OK && response->status == NULL) {
-        err = error_set(e, ERR_INTERNAL, "the answer has no job in it");
-    }
-    if (err == ERR_OK) {
-        *out = response->status;
-    }
-    return err;
+    struct client_caller caller;
+    enum err err = cli_caller(cli, &caller, e);
+    return err == ERR_OK ? cli_hint(client_job_status(&caller, cli->args[0], 0, out, e), e) : err;
 }
 
 static int print_query(struct cli *cli, const struct pb_query_status *status)
@@ -50,7 +42,7 @@ static int print_query(struct cli *cli, const struct pb_query_status *status)
 
 static int print_tree(struct cli *cli)
 {
-    const struct pb_query_status *status = NULL;
+    struct pb_query_status *status = NULL;
     struct error e = {0};
     if (cli_is_specific(cli, "output") && strcmp(cli_text(cli, "output"), "json") != 0) {
         return cli_fail_with(cli, ERR_INVALID, "leave out -o", "results: those of a task tree are JSON, nothing else");
@@ -72,7 +64,7 @@ static int print_tree(struct cli *cli)
 
 int verb_results(struct cli *cli)
 {
-    const struct pb_query_status *status = NULL;
+    struct pb_query_status *status = NULL;
     struct error e = {0};
     if (ask(cli, &status, &e) != ERR_OK) {
         return cli_fail(cli, &e);

@@ -1,15 +1,18 @@
 #include "cli/client.h"
 #include "cli/submit.h"
 #include "cli/verbs.h"
+#include "client/job.h"
 
 int verb_retry(struct cli *cli)
 {
-    struct pb_retry_job_request *request = cli_message(cli, PB_RETRY_JOB_REQUEST);
     struct pb_retry_job_response *response = NULL;
+    struct client_caller caller;
     struct error e = {0};
-    request->query_id = (char *)cli->args[0];
-    request->from_task = (char *)cli_text_or(cli, "from", "");
-    if (cli_call(cli, "/capstan.v1.ControlPlane/RetryJob", PB_RETRY_JOB_RESPONSE, request, &response, &e) != ERR_OK) {
+    enum err err = cli_caller(cli, &caller, &e);
+    if (err == ERR_OK) {
+        err = cli_hint(client_retry(&caller, cli->args[0], cli_text_or(cli, "from", ""), &response, &e), &e);
+    }
+    if (err != ERR_OK) {
         return cli_fail(cli, &e);
     }
     submit_print_state(cli, response->query_id, response->state);

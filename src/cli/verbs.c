@@ -96,6 +96,11 @@ static const struct option table_options[] = {
     {"format", 0, false, OPTION_CHOICE, "parquet|csv|json", NULL, 0, 0, "of the files; else by their names"},
 };
 
+static const struct option help_options[] = {
+    {"markdown", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "all verbs, flags and settings as a page of Markdown"},
+    {"man", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "all verbs, flags and settings as a manual page"},
+};
+
 const struct verb cli_verbs[] = {
     {.name = "sql",
      .usage = "'SELECT ...' | -f FILE [-o FORMAT] [--out FILE] [--param [NAME=]VALUE]... [--explain | --analyze]",
@@ -274,11 +279,13 @@ const struct verb cli_verbs[] = {
      .args_max = 1,
      .run = verb_completion},
     {.name = "help",
-     .usage = "[VERB]",
+     .usage = "[VERB | settings] [--markdown | --man]",
      .summary = "explain a verb, or list all",
-     .help = "Lists the verbs, or explains one of them as 'capstan VERB --help' does.",
-     .example = "capstan help run",
+     .help = "Lists the verbs, explains one of them as 'capstan VERB --help' does, or lists the settings that --set "
+             "takes. --markdown and --man print the reference of everything.",
+     .example = "capstan help run\ncapstan help settings",
      .args_max = 1,
+     OPTIONS(help_options),
      .run = verb_help},
     {.name = "version",
      .usage = "",

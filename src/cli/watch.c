@@ -10,9 +10,10 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/progress.h"
+#include "client/events.h"
+#include "client/job.h"
 
 #define TICK_MS 100
-#define STATUS_WAIT_MS 30000
 #define PATIENCE_MS 60000    /* with a coordinator that was there before */
 #define LAST_EVENTS_MS 1000  /* how long to wait for the end to show in the events, too */
 #define PAUSE_MS 200         /* before a broken stream is opened again */
@@ -38,13 +39,6 @@ struct watch {
     struct error error; /* code not ERR_OK: there is no status */
 };
 
-bool query_state_is_terminal(Capstan__V1__QueryState state)
-{
-    return state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED ||
-           state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED ||
-           state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_CANCELED;
-}
-
 static bool is_over(struct watch *w)
 {
     pthread_mutex_lock(&w->mutex);
@@ -66,33 +60,18 @@ static void wait_for_change(struct watch *w, int64_t ms)
 
 /* ---- the status thread ---- */
 
-/* One held call. True once there is an answer that ends the watch. */
-static bool ask_status(struct watch *w, struct client *client)
+/* The wait for the end. Whoever fires the cancel has made up its mind: then there is nothing to be said. */
+static void ask_status(struct watch *w, struct client *client)
 {
-    struct pb_get_query_status_request *request = wire_new(PB_GET_QUERY_STATUS_REQUEST, &w->arena);
-    struct pb_get_query_status_response *response = NULL;
+    struct client_caller caller = {.client = client, .cancel = w->cancel, .arena = &w->arena};
+    struct pb_query_status *status = NULL;
     struct error e = {0};
-    request->query_id = (char *)w->request->job_id;
-    request->wait_ms = STATUS_WAIT_MS;
-    struct client_call call = {.path = "/capstan.v1.ControlPlane/GetQueryStatus",
-                               .message = request,
-                               .answer = PB_GET_QUERY_STATUS_RESPONSE,
-                               .wait_ms = STATUS_WAIT_MS,
-                               .patience_ms = PATIENCE_MS,
-                               .cancel = w->cancel};
-    enum err err = client_call(client, &call, &w->arena, &response, &e);
-    if (err == ERR_DEADLINE) {
-        return false;
-    }
-    if (err == ERR_OK && (response->status == NULL || !query_state_is_terminal(response->status->state))) {
-        return false;
-    }
+    enum err err = client_await(&caller, w->request->job_id, &(struct client_wait){0}, &status, &e);
     pthread_mutex_lock(&w->mutex);
-    w->status = err == ERR_OK ? response->status : NULL;
+    w->status = status;
     w->error = e;
     w->error.code = err;
     pthread_mutex_unlock(&w->mutex);
-    return true;
 }
 
 static void *follow_status(void *context)
@@ -102,9 +81,7 @@ static void *follow_status(void *context)
     struct error e = {0};
     enum err err = client_open(&w->options, &client, &e);
     if (err == ERR_OK) {
-        while (!is_over(w) && !ask_status(w, client)) {
-            arena_reset(&w->arena);
-        }
+        ask_status(w, client);
     }
     pthread_mutex_lock(&w->mutex);
     if (err != ERR_OK) {
@@ -131,42 +108,32 @@ static void take_event(struct watch *w, const struct pb_event *event)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Reads one stream until it breaks or the watch is over. */
-static void read_events(struct watch *w, struct client *client, struct arena *arena)
+/* Reads events until none can be had or the watch is over. */
+static void read_events(struct watch *w, struct client *client)
 {
-    struct pb_watch_events_request *request = wire_new(PB_WATCH_EVENTS_REQUEST, arena);
-    struct client_stream *stream = NULL;
-    bool is_end = false;
-    request->query_id = (char *)w->request->job_id;
-    request->follow = 1;
+    struct client_caller caller = {.client = client, .cancel = w->cancel};
+    struct events_request request = {.job_id = w->request->job_id, .follows = true, .patience_ms = PATIENCE_MS};
     pthread_mutex_lock(&w->mutex);
-    request->after_seq = w->progress.last_seq;
+    request.after_seq = w->progress.last_seq;
     pthread_mutex_unlock(&w->mutex);
-    struct client_call call = {.path = "/capstan.v1.ControlPlane/WatchEvents",
-                               .message = request,
-                               .answer = PB_EVENT,
-                               .patience_ms = PATIENCE_MS,
-                               .cancel = w->cancel};
-    client_stream_open(client, &call, &stream);
+    struct events *events = events_open(&caller, &request);
     while (!is_over(w)) {
-        struct pb_event *event = NULL;
-        arena_reset(arena);
-        if (client_stream_next(stream, arena, &event, &is_end, &(struct error){0}) != ERR_OK || is_end) {
+        const struct pb_event *event = NULL;
+        if (events_next(events, &event, &(struct error){0}) != ERR_OK) {
             break;
         }
         take_event(w, event);
     }
-    client_stream_close(stream);
+    events_close(events);
 }
 
 static void *follow_events(void *context)
 {
     struct watch *w = context;
     struct client *client = NULL;
-    struct arena arena = {0};
     if (client_open(&w->options, &client, NULL) == ERR_OK) {
         while (!is_over(w)) {
-            read_events(w, client, &arena);
+            read_events(w, client);
             pthread_mutex_lock(&w->mutex);
             if (!w->is_over) {
                 wait_for_change(w, PAUSE_MS);
@@ -175,7 +142,6 @@ static void *follow_events(void *context)
         }
     }
     client_close(client);
-    arena_deinit(&arena);
     return NULL;
 }
 

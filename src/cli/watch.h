@@ -38,6 +38,4 @@ struct watch_result {
 MUST_USE enum err watch_job(struct cli *cli, const struct watch_request *request, struct watch_result *out,
                             struct error *e);
 
-bool query_state_is_terminal(Capstan__V1__QueryState state);
-
 #endif

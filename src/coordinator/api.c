@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "coordinator/api_internal.h"
 #include "coordinator/observer.h"
+#include "coordinator/web.h"
 #include "wire/json_shape.h"
 
 #define THREADS 2
@@ -40,7 +41,7 @@ static bool is_elsewhere(const struct api_call *call, enum err code)
     return coordinator == NULL || coordinator_epoch(coordinator) == 0;
 }
 
-/* `leader` (may be NULL) stands beside the rest. */
+/* `leader` (may be NULL) stands in the error and beside it, for those who look at one of them only. */
 static void write_error(struct http_answer *answer, const struct error *e, int status, const char *leader)
 {
     answer->status = status;
@@ -51,7 +52,9 @@ static void write_error(struct http_answer *answer, const struct error *e, int s
         answer->body.n -= 2; /* the braces */
         buf_text(&answer->body, ",\"leader\":");
         json_write_text(&answer->body, leader);
-        buf_text(&answer->body, "}}");
+        buf_text(&answer->body, "},\"leader\":");
+        json_write_text(&answer->body, leader);
+        buf_char(&answer->body, '}');
     }
     buf_char(&answer->body, '\n');
     if (status == 401) {
@@ -93,6 +96,16 @@ static bool host_of(const char *address, char *out, size_t size)
     return true;
 }
 
+static bool is_listed(const struct api *api, const char *name)
+{
+    for (uint32_t i = 0; i < api->n_names; i++) {
+        if (strcasecmp(name, api->names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /*
  * A web page can make a browser send requests to any address. It cannot choose the Host, which is the name that it was
  * itself loaded from or that it asks for; so one that is no name of this server means that its name was made to lead here.
@@ -100,12 +113,13 @@ static bool host_of(const char *address, char *out, size_t size)
 enum err api__check_origin(const struct api *api, const char *host, const char *origin, struct error *e)
 {
     char name[LIMIT_ADDRESS_BYTES + 1] = "";
-    bool is_known = host != NULL && host_of(host, name, sizeof name) &&
-                    (is_loopback_name(name) || strcasecmp(name, api->host) == 0 ||
-                     strcasecmp(name, api->advertise) == 0 || (!is_loopback_name(api->host) && is_number(name)));
+    bool is_known =
+        host != NULL && host_of(host, name, sizeof name) &&
+        (is_loopback_name(name) || strcasecmp(name, api->host) == 0 || strcasecmp(name, api->advertise) == 0 ||
+         is_listed(api, name) || (!is_loopback_name(api->host) && is_number(name)));
     if (!is_known) {
         error_set(e, ERR_DENIED, "Host: '%.100s' is no name of this coordinator", host == NULL ? "" : host);
-        error_hint(e, "use the address that it listens on, or the one of --advertise");
+        error_hint(e, "use the address that it listens on, the one of --advertise, or a name of --http-name");
         return ERR_DENIED;
     }
     const char *rest = origin == NULL ? NULL : strstr(origin, "://");
@@ -196,6 +210,7 @@ static void begin(struct api_call *call)
 {
     static const char *const types[] = {[API_FORMAT_JSON] = JSON_TYPE,
                                         [API_FORMAT_CSV] = "text/csv; charset=utf-8",
+                                        [API_FORMAT_PARQUET] = "application/vnd.apache.parquet",
                                         [API_FORMAT_ARROW] = "application/vnd.apache.arrow.stream"};
     if (!call->has_begun) {
         call->has_begun = true;
@@ -216,13 +231,24 @@ static void give_up(struct api_call *call, const struct error *e)
     call->sent(call->sent_context, NULL, false);
 }
 
+/* All rows that were asked for are there: ends the answer, and then the handler, who may have more. */
+static void end_early(struct api_call *call, struct buf *text)
+{
+    struct error e = {0};
+    bool is_whole = rows_text_end(call->rows, text, &e) == ERR_OK;
+    http_stream_send(call->http, text, nothing_sent, NULL);
+    http_stream_end(call->http, is_whole);
+    call->is_over = true;
+    call->sent(call->sent_context, NULL, false);
+}
+
 static void make_text(struct clerk *clerk, void *context);
 
 static void text_sent(void *context, bool ok)
 {
     struct api_call *call = context;
     if (ok && call->has_more) {
-        office_send(call->api->service->relays, make_text, call);
+        office_send(call->api->service->relays, call->sender, make_text, call);
     } else {
         call->sent(call->sent_context, NULL, ok);
     }
@@ -241,6 +267,10 @@ static void make_text(struct clerk *clerk, void *context)
         return;
     }
     begin(call);
+    if (rows_text_is_full(call->rows)) {
+        end_early(call, &text);
+        return;
+    }
     if (text.n == 0) {
         buf_deinit(&text);
         text_sent(call, true);
@@ -254,14 +284,20 @@ static void send_chunk(struct exchange *exchange, const struct pb_query_results_
     struct api_call *call = exchange->api;
     struct buf bytes = {0};
     struct error e = {0};
+    call->sender = exchange->request->sender;
     call->has_more = false;
     if (!exchange->has_rows && call->format != API_FORMAT_JSON) {
         error_set(&e, ERR_INVALID, "format: the results of a task tree are JSON, nothing else");
         give_up(call, &e);
         return;
     }
+    if (!exchange->has_rows && call->has_range) {
+        error_set(&e, ERR_INVALID, "offset, limit: the results of a task tree are one object and come as a whole");
+        give_up(call, &e);
+        return;
+    }
     if (exchange->has_rows && call->format != API_FORMAT_ARROW) {
-        call->rows = call->rows != NULL ? call->rows : rows_text_new(call->format);
+        call->rows = call->rows != NULL ? call->rows : rows_text_new(call->format, call->range);
         rows_text_feed(call->rows, chunk->payload.data, chunk->payload.len);
         make_text(NULL, call);
         return;
@@ -345,8 +381,10 @@ const struct door door_http = {.reply = reply,
 
 static enum err read_format(struct http_request *http, enum api_format *out, struct error *e)
 {
-    static const char *const names[] = {
-        [API_FORMAT_JSON] = "json", [API_FORMAT_CSV] = "csv", [API_FORMAT_ARROW] = "arrow"};
+    static const char *const names[] = {[API_FORMAT_JSON] = "json",
+                                        [API_FORMAT_CSV] = "csv",
+                                        [API_FORMAT_PARQUET] = "parquet",
+                                        [API_FORMAT_ARROW] = "arrow"};
     const char *format = http_request_query(http, "format");
     for (size_t i = 0; format != NULL && i < ARRAY_LEN(names); i++) {
         if (strcmp(format, names[i]) == 0) {
@@ -358,11 +396,47 @@ static enum err read_format(struct http_request *http, enum api_format *out, str
         *out = API_FORMAT_JSON;
         return ERR_OK;
     }
-    error_set(e, ERR_INVALID, "format: must be json, csv or arrow, not '%.40s'", format);
-    error_hint(e, "%s",
-               strcmp(format, "parquet") == 0 ? "capstan results ID -o parquet --out FILE writes Parquet"
-                                              : "without it the answer is JSON");
+    error_set(e, ERR_INVALID, "format: must be json, csv, parquet or arrow, not '%.40s'", format);
+    error_hint(e, "without it the answer is JSON");
     return ERR_INVALID;
+}
+
+/* Which rows; `out_given` says whether anything was said about that. */
+static enum err read_range(struct http_request *http, struct rows_range *out, bool *out_given, struct error *e)
+{
+    static const char *const names[] = {"offset", "limit"};
+    uint64_t *const places[] = {&out->offset, &out->limit};
+    *out_given = false;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *text = http_request_query(http, names[i]);
+        size_t n = text == NULL ? 0 : strlen(text);
+        uint64_t number = 0;
+        if (text == NULL) {
+            continue;
+        }
+        if (n == 0 || n > 18 || strspn(text, "0123456789") != n) {
+            return error_set(e, ERR_INVALID, "%s: must be a whole number", names[i]);
+        }
+        for (size_t k = 0; k < n; k++) {
+            number = number * 10 + (uint64_t)(text[k] - '0');
+        }
+        *places[i] = number;
+        *out_given = true;
+    }
+    return ERR_OK;
+}
+
+/* What is said about the results beside whose they are. */
+static enum err read_results(struct http_request *http, struct api_call *call, struct error *e)
+{
+    enum err err = read_format(http, &call->format, e);
+    if (err == ERR_OK) {
+        err = read_range(http, &call->range, &call->has_range, e);
+    }
+    if (err == ERR_OK && call->has_range && call->format != API_FORMAT_JSON && call->format != API_FORMAT_CSV) {
+        err = error_set(e, ERR_INVALID, "offset, limit: go with format=json and format=csv only");
+    }
+    return err;
 }
 
 /* Makes the message, and has it served as if it had come over gRPC. */
@@ -373,30 +447,29 @@ static void serve_message(struct api *api, const struct api_route *route, const 
     struct error e = {0};
     struct buf bytes = {0};
     void *message = NULL;
-    enum api_format format = API_FORMAT_JSON;
+    struct api_call made = {.api = api,
+                            .route = route,
+                            .http = input->http,
+                            .range = {.limit = UINT64_MAX},
+                            .is_events = route->rule == &method_WatchEvents};
     bool is_results = route->rule == &method_FetchQueryResults;
     enum err err = api__read(route, input, &arena, &message, &e);
     if (err == ERR_OK && is_results) {
-        err = read_format(input->http, &format, &e);
+        err = read_results(input->http, &made, &e);
     }
     if (err != ERR_OK) {
-        bool is_missing = is_results && http_request_query(input->http, "format") != NULL &&
-                          strcmp(http_request_query(input->http, "format"), "parquet") == 0;
-        write_error(answer, &e, is_missing ? 501 : err_http(e.code), NULL);
+        refuse(answer, &e);
         arena_deinit(&arena);
         return;
     }
     wire_encode(message, &bytes);
     struct api_call *call = mem_calloc(1, sizeof *call);
-    *call = (struct api_call){.api = api,
-                              .route = route,
-                              .http = input->http,
-                              .format = format,
-                              .is_events = route->rule == &method_WatchEvents};
+    *call = made;
     snprintf(call->path_value, sizeof call->path_value, "%s", input->value);
     struct arrival arrival = {.door = &door_http,
                               .api = call,
-                              .authorization = http_request_header(input->http, "Authorization"),
+                              .token = input->token,
+                              .peer = http_request_peer(input->http),
                               .bytes = bytes.data,
                               .n = bytes.n};
     http_request_defer(input->http);
@@ -405,16 +478,31 @@ static void serve_message(struct api *api, const struct api_route *route, const 
     arena_deinit(&arena);
 }
 
-static void serve_plain(struct api *api, const struct api_route *route, struct http_request *http,
-                        struct http_answer *answer)
+/* The scope that a token needs for the route. */
+static enum scope scope_of(const struct api_route *route)
 {
-    struct error e = {0};
-    const char *authorization = http_request_header(http, "Authorization");
-    if (auth_check(api->service->auth, authorization, route->scope, NULL, &e) != ERR_OK) {
-        refuse(answer, &e);
-        return;
+    return route->rule != NULL ? route->rule->scope : route->scope;
+}
+
+static enum err check_caller(struct api *api, const struct api_route *route, struct http_request *http,
+                             const char **out_token, struct error *e)
+{
+    char what[160];
+    snprintf(what, sizeof what, "%s %s", route->method, route->path);
+    return service__admit(api->service, http_request_header(http, "Authorization"), scope_of(route), what,
+                          http_request_peer(http), out_token, e);
+}
+
+/* A small body could become one that fills the memory, so none is unpacked. */
+static enum err check_encoding(struct http_request *http, struct error *e)
+{
+    const char *encoding = http_request_header(http, "Content-Encoding");
+    if (encoding == NULL || strcasecmp(encoding, "identity") == 0) {
+        return ERR_OK;
     }
-    route->plain(api, http, answer);
+    error_set(e, ERR_INVALID, "Content-Encoding: '%.40s' is not taken", encoding);
+    error_hint(e, "send the body as it is, without compression");
+    return ERR_INVALID;
 }
 
 static void serve_route(struct api *api, const struct api_route *route, const char *value, struct http_request *http,
@@ -428,15 +516,39 @@ static void serve_route(struct api *api, const struct api_route *route, const ch
         refuse(answer, &e);
         return;
     }
+    if (check_caller(api, route, http, &input.token, &e) != ERR_OK) {
+        refuse(answer, &e);
+        return;
+    }
+    if (check_encoding(http, &e) != ERR_OK) {
+        write_error(answer, &e, 415, NULL);
+        return;
+    }
     if (input.n_body > 0 && !is_json(http_request_header(http, "Content-Type"))) {
         error_set(&e, ERR_INVALID, "Content-Type: must be " JSON_TYPE);
         write_error(answer, &e, 415, NULL);
         return;
     }
     if (route->rule == NULL) {
-        serve_plain(api, route, http, answer);
+        route->plain(api, http, answer);
     } else {
         serve_message(api, route, &input, answer);
+    }
+}
+
+/* A file of the dashboard. It holds no secret, so it needs no token: it is what asks for one. */
+static void serve_file(const struct api *api, const struct web_file *file, struct http_request *http,
+                       struct http_answer *answer)
+{
+    struct error e = {0};
+    if (strcmp(http_request_method(http), "GET") != 0) {
+        error_set(&e, ERR_INVALID, "%.40s does not go with %.100s", http_request_method(http), file->path);
+        write_error(answer, &e, 405, NULL);
+    } else if (api__check_origin(api, http_request_header(http, "Host"), http_request_header(http, "Origin"), &e) !=
+               ERR_OK) {
+        refuse(answer, &e);
+    } else {
+        web_answer(file, http, answer);
     }
 }
 
@@ -447,12 +559,29 @@ static void serve(void *context, struct http_request *http, struct http_answer *
     struct arena arena = {0};
     struct error e = {0};
     enum err err = api__find(http_request_method(http), http_request_path(http), &route, &arena, &value, &e);
-    if (err != ERR_OK) {
+    const struct web_file *file = err == ERR_NOT_FOUND ? web_find(http_request_path(http)) : NULL;
+    if (file != NULL) {
+        serve_file(context, file, http, answer);
+    } else if (err != ERR_OK) {
         write_error(answer, &e, err == ERR_NOT_FOUND ? 404 : 405, NULL);
     } else {
         serve_route(context, route, value, http, answer);
     }
     arena_deinit(&arena);
+}
+
+/* Nobody who may not call a route makes us keep what he sends. */
+static bool wants_body(void *context, struct http_request *http)
+{
+    struct api *api = context;
+    const struct api_route *route = NULL;
+    const char *value = NULL;
+    struct arena arena = {0};
+    bool is_known =
+        api__find(http_request_method(http), http_request_path(http), &route, &arena, &value, NULL) == ERR_OK;
+    arena_deinit(&arena);
+    return is_known && auth_check(api->service->auth, http_request_header(http, "Authorization"), scope_of(route), NULL,
+                                  NULL) == ERR_OK;
 }
 
 /* ---- starting and stopping ---- */
@@ -472,6 +601,7 @@ enum err api_start(struct service *service, const struct api_options *options, s
                                          .routes = all,
                                          .n_routes = ARRAY_LEN(all),
                                          .context = api,
+                                         .wants_body = wants_body,
                                          .threads = THREADS,
                                          .connections_max = CONNECTIONS_MAX,
                                          .body_bytes_max = LIMIT_TREE_BYTES,
@@ -479,6 +609,8 @@ enum err api_start(struct service *service, const struct api_options *options, s
                                          .tls_cert_pem = options->tls_cert_pem,
                                          .tls_key_pem = options->tls_key_pem};
     api->service = service;
+    api->names = options->names;
+    api->n_names = options->n_names;
     api->host = own_host(options->listen);
     api->advertise = own_host(options->advertise == NULL ? options->listen : options->advertise);
     enum err err = http_server_open(&server, &api->server, e);
@@ -498,6 +630,11 @@ void api_stop(struct api *api)
         mem_free(api->advertise);
         mem_free(api);
     }
+}
+
+enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, struct error *e)
+{
+    return http_server_reload_tls(api->server, cert_pem, key_pem, e);
 }
 
 const char *api_address(const struct api *api)

@@ -6,6 +6,8 @@
 #ifndef CAPSTAN_COORDINATOR_API_H
 #define CAPSTAN_COORDINATOR_API_H
 
+#include <stdint.h>
+
 #include "base/check.h"
 #include "base/err.h"
 
@@ -15,6 +17,8 @@ struct service;
 struct api_options {
     const char *listen;       /* HOST:PORT; port 0: any free one */
     const char *advertise;    /* whose host is a name of this machine, too */
+    const char *const *names; /* further names under which it is called; outlive the API */
+    uint32_t n_names;
     const char *tls_cert_pem; /* both NULL: no TLS */
     const char *tls_key_pem;
 };
@@ -23,6 +27,9 @@ struct api_options {
 MUST_USE enum err api_start(struct service *service, const struct api_options *options, struct api **out,
                             struct error *e);
 void api_stop(struct api *api); /* NULL ok */
+
+/* Replaces the certificate, as http_server_reload_tls. */
+MUST_USE enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, struct error *e);
 
 /* HOST:PORT with the real port. */
 const char *api_address(const struct api *api);

@@ -66,21 +66,32 @@ extern const uint32_t api_n_routes;
 struct api {
     struct service *service;
     struct http_server *server;
-    char *host;      /* that it listens on, without port and brackets */
-    char *advertise; /* likewise, where others find it */
+    char *host;               /* that it listens on, without port and brackets */
+    char *advertise;          /* likewise, where others find it */
+    const char *const *names; /* further ones, as a proxy in front of it has */
+    uint32_t n_names;
 };
 
-enum api_format { API_FORMAT_JSON, API_FORMAT_CSV, API_FORMAT_ARROW };
+enum api_format { API_FORMAT_JSON, API_FORMAT_CSV, API_FORMAT_PARQUET, API_FORMAT_ARROW };
 
 struct rows_text;
+
+/* Which of the rows. */
+struct rows_range {
+    uint64_t offset;
+    uint64_t limit; /* UINT64_MAX: none */
+};
 
 /* A request that is being served. Freed with its end. */
 struct api_call {
     struct api *api;
     const struct api_route *route;
     struct http_request *http;
+    struct sender sender;
     char path_value[LIMIT_ID_BYTES + 1]; /* of the path's field; "": it has none */
     enum api_format format;
+    struct rows_range range;
+    bool has_range;
     bool is_events;
     bool has_begun;         /* the stream */
     bool is_over;           /* the reader has got his end; the exchange has not */
@@ -103,6 +114,7 @@ MUST_USE enum err api__find(const char *method, const char *path, const struct a
 struct api_input {
     struct http_request *http; /* NULL: no query (in tests) */
     const char *value;         /* from the path; "": none */
+    const char *token;         /* the name of the token that lets it in; "": it needs none */
     const char *body;
     size_t n_body;
 };
@@ -121,8 +133,8 @@ void api__healthz(struct api *api, struct http_request *http, struct http_answer
 void api__readyz(struct api *api, struct http_request *http, struct http_answer *answer);
 void api__leaderz(struct api *api, struct http_request *http, struct http_answer *answer);
 
-/* Rows of an Arrow stream as text, piece by piece (api_rows.c). */
-struct rows_text *rows_text_new(enum api_format format);
+/* Rows of an Arrow stream as text, or as a Parquet file, piece by piece (api_rows.c). */
+struct rows_text *rows_text_new(enum api_format format, struct rows_range range);
 void rows_text_free(struct rows_text *rows); /* NULL ok */
 
 /* The next bytes of the stream; not before all text of those before has been taken. They are copied. */
@@ -131,7 +143,10 @@ void rows_text_feed(struct rows_text *rows, const void *bytes, size_t n);
 /* Appends text, up to about a chunk of it. `out_more` says whether there is more without further bytes. */
 MUST_USE enum err rows_text_next(struct rows_text *rows, struct buf *out, bool *out_more, struct error *e);
 
-/* Appends what follows the last row. ERR_DATA_LOSS if the stream is not whole. */
+/* Whether all rows that were wanted have been taken, and what follows does not matter. */
+bool rows_text_is_full(const struct rows_text *rows);
+
+/* Appends what follows the last row. ERR_DATA_LOSS if the stream is not whole, unless that does not matter. */
 MUST_USE enum err rows_text_end(struct rows_text *rows, struct buf *out, struct error *e);
 
 #endif

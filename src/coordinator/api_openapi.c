@@ -2,8 +2,8 @@
  * /openapi.json: the table of routes, as OpenAPI 3.1 describes an API.
  *
  * Answers are described in a notation of their own, one line each: members with their types, where s is a text, i a whole
- * number, b true or false, x any JSON, o an object, a capital word another shape of this list, [..] a list of it and a
- * question mark that it may be null.
+ * number, n any number, b true or false, x any JSON, o an object, a capital word another shape of this list, [..] a list
+ * of it, a question mark that it may be null and a star that it may be missing.
  */
 #include <string.h>
 
@@ -18,15 +18,15 @@ static const struct shape shapes[] = {
     {"Submitted", "job_id:s state:s existed:b"},
     {"JobState", "job_id:s state:s"},
     {"Stage", "stage:i name:s? parents:[i] tasks:i queued:i running:i succeeded:i failed:i canceled:i skipped:i rows:i "
-              "bytes:i"},
+              "bytes:i fraction:n"},
     {"Job", "job_id:s state:s kind:s name:s? submitted_at_ms:i? started_at_ms:i? finished_at_ms:i? message:s? "
             "stages:[Stage]"},
     {"JobOfList", "job_id:s state:s kind:s name:s? submitted_at_ms:i? started_at_ms:i? finished_at_ms:i? message:s?"},
     {"Jobs", "jobs:[JobOfList] next:s?"},
-    {"Task", "job_id:s name:s? stage:i task:i attempt:i state:s worker_id:s? message:s? started_at_ms:i? "
+    {"Task", "job_id:s name:s? stage:i task:i attempt:i? state:s worker_id:s? message:s? started_at_ms:i? "
              "finished_at_ms:i? failures:i rows:i bytes:i result:x"},
     {"Tasks", "tasks:[Task] next:s?"},
-    {"Reason", "stage:i task:i attempt:i reason:s tasks:i"},
+    {"Reason", "stage:i? task:i? attempt:i? reason:s tasks:i"},
     {"Why", "job_id:s reasons:[Reason]"},
     {"Node", "worker_id:s address:s? status:s blacklisted:b draining:b slots:i running_tasks:i failures:i "
              "last_seen_ms:i? executor_types:[s] capabilities:o custom_operator_capabilities:[s] version:s?"},
@@ -34,18 +34,22 @@ static const struct shape shapes[] = {
     {"Leader", "node_id:s? address:s? epoch:i role:s? staleness_ms:i"},
     {"Table", "name:s source:s format:s?"},
     {"Tables", "tables:[Table]"},
+    {"Overview", "jobs_queued:i jobs_running:i jobs_succeeded:i jobs_failed:i jobs_canceled:i tasks_queued:i "
+                 "tasks_running:i stuck_tasks:i leases:i attempts_completed:i attempts_failed:i attempts_lost:i "
+                 "nodes_healthy:i nodes_stale:i nodes_dead:i slots:i slots_busy:i"},
     {"Health", "status:s leader:s?"},
     {"Nothing", ""},
     {"Description", "openapi:s info:o paths:o components:o"},
-    {"ErrorText", "code:s message:s detail:s? hint:s?"},
-    {"Error", "error:ErrorText"},
+    {"ErrorText", "code:s message:s detail:s? hint:s? leader:s*"},
+    {"Error", "error:ErrorText leader:s*"},
 };
 
 /* ---- shapes ---- */
 
 static void write_type(struct buf *out, const char *type, size_t n)
 {
-    static const char *const names[][2] = {{"s", "string"}, {"i", "integer"}, {"b", "boolean"}, {"o", "object"}};
+    static const char *const names[][2] = {
+        {"s", "string"}, {"i", "integer"}, {"n", "number"}, {"b", "boolean"}, {"o", "object"}};
     bool may_be_null = n > 1 && type[n - 1] == '?';
     n -= may_be_null;
     if (type[0] == '[') {
@@ -91,9 +95,12 @@ static void write_shape(struct buf *out, const struct shape *shape)
     buf_format(out, "\"%s\":{\"type\":\"object\",\"properties\":{", shape->name);
     buf_text(&names, "");
     for (const char *at = shape->members; (at = next_member(at, &name, &n_name, &type, &n_type)) != NULL;) {
-        buf_format(out, "%s\"%.*s\":", names.n > 0 ? "," : "", (int)n_name, name);
-        write_type(out, type, n_type);
-        buf_format(&names, "%s\"%.*s\"", names.n > 0 ? "," : "", (int)n_name, name);
+        bool may_be_missing = type[n_type - 1] == '*';
+        buf_format(out, "%s\"%.*s\":", name == shape->members ? "" : ",", (int)n_name, name);
+        write_type(out, type, n_type - may_be_missing);
+        if (!may_be_missing) {
+            buf_format(&names, "%s\"%.*s\"", names.n > 0 ? "," : "", (int)n_name, name);
+        }
     }
     buf_text(out, "}");
     if (names.n > 0) {
@@ -192,7 +199,7 @@ static void write_answers(struct buf *out, const struct api_route *route)
         buf_format(out, "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/%s\"}}", route->schema);
     } else if (route->rule == &method_FetchQueryResults) {
         buf_text(out, "\"application/json\":{\"schema\":{\"type\":\"object\"}},\"text/csv\":{\"schema\":{\"type\":"
-                      "\"string\"}},\"application/vnd.apache.arrow.stream\":{}");
+                      "\"string\"}},\"application/vnd.apache.parquet\":{},\"application/vnd.apache.arrow.stream\":{}");
     } else if (route->rule == &method_WatchEvents) {
         buf_text(out, "\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}");
     } else {

@@ -82,6 +82,12 @@ static void write_leader(struct buf *out, const void *message, const struct api_
     wire_json_leader(out, message);
 }
 
+static void write_overview(struct buf *out, const void *message, const struct api_call *call)
+{
+    UNUSED(call);
+    wire_json_overview(out, message);
+}
+
 static void write_tables(struct buf *out, const void *message, const struct api_call *call)
 {
     UNUSED(call);
@@ -194,6 +200,8 @@ static const struct api_field tasks_fields[] = {
     {"limit", API_QUERY, API_UINT32, AT(list_tasks_request, limit), 0, false,
      "At most so many; 100 without, 1,000 at most."},
     {"after", API_QUERY, API_TEXT, AT(list_tasks_request, after), 0, false, "What the page before came with as next."},
+    {"without_results", API_QUERY, API_BOOL, AT(list_tasks_request, without_results), 0, false,
+     "true: result is always null, so that pages are small."},
 };
 
 static const struct api_field why_fields[] = {
@@ -203,7 +211,9 @@ static const struct api_field why_fields[] = {
 static const struct api_field results_fields[] = {
     {"job_id", API_PATH, API_TEXT, AT(fetch_query_results_request, query_id), 0, true, "The job."},
     {"format", API_QUERY, API_ELSEWHERE, 0, 0, false,
-     "json (without), csv or arrow for the rows of a query; the results of a tree are JSON."},
+     "json (without), csv, parquet or arrow for the rows of a query; the results of a tree are JSON."},
+    {"offset", API_QUERY, API_ELSEWHERE, 0, 0, false, "Leave out so many rows; json and csv only."},
+    {"limit", API_QUERY, API_ELSEWHERE, 0, 0, false, "At most so many rows; json and csv only."},
 };
 
 static const struct api_field cancel_fields[] = {
@@ -241,6 +251,8 @@ static const struct api_field drop_table_fields[] = {
 static const struct api_field events_fields[] = {
     {"job", API_QUERY, API_TEXT, AT(watch_events_request, query_id), 0, false, "Only events of this job."},
     {"after", API_QUERY, API_UINT64, AT(watch_events_request, after_seq), 0, false, "Only those after this one."},
+    {"last", API_QUERY, API_UINT32, AT(watch_events_request, last), 0, false,
+     "Begin no earlier than so many events, of all jobs, before the newest."},
     {"follow", API_QUERY, API_BOOL, AT(watch_events_request, follow), 0, false,
      "false: end after the last event that there is."},
     {"Last-Event-ID", API_HEADER, API_UINT64, AT(watch_events_request, after_seq), 0, false,
@@ -289,6 +301,8 @@ const struct api_route api_routes[] = {
      FIELDS(drop_table_fields), .write = write_nothing, .schema = "Nothing"},
     {"GET", "/v1/events", "watchEvents", "What happens, as server-sent events", &method_WatchEvents,
      FIELDS(events_fields), .begin = begin_events},
+    {"GET", "/v1/overview", "getOverview", "How much runs, waits and has gone wrong", &method_GetOverview,
+     .write = write_overview, .schema = "Overview"},
     {"GET", "/metrics", "getMetrics", "Metrics for Prometheus", .plain = api__metrics, .scope = SCOPE_READ,
      .is_for_probes = true},
     {"GET", "/healthz", "getHealth", "Whether the process works", .plain = api__healthz, .schema = "Health",

@@ -1,8 +1,12 @@
-/* Rows of an Arrow stream become CSV or JSON while they come. Holds one batch, and makes its text in pieces. */
+/*
+ * Rows of an Arrow stream become CSV, JSON or Parquet while they come. Holds one batch, and makes its text in pieces; of
+ * Parquet a batch is one piece.
+ */
 #include "base/mem.h"
 #include "coordinator/api_internal.h"
 #include "exchange/columns.h"
 #include "exchange/ipc.h"
+#include "exchange/parquet.h"
 
 #define PIECE_BYTES ((size_t)256 * 1024)
 
@@ -14,8 +18,11 @@ struct rows_text {
     struct ipc_assembler assembler;
     struct ipc_reader *reader;
     struct columns columns;
+    struct parquet_file *parquet; /* instead of text */
     bool has_columns;
     uint64_t n_rows;
+    uint64_t skip;    /* rows to be left out */
+    uint64_t left;    /* rows that are still wanted */
     struct buf bytes; /* that were fed */
     size_t taken;
     struct ArrowArray batch; /* while `release` is not NULL */
@@ -23,10 +30,12 @@ struct rows_text {
     struct buf cell;
 };
 
-struct rows_text *rows_text_new(enum api_format format)
+struct rows_text *rows_text_new(enum api_format format, struct rows_range range)
 {
     struct rows_text *rows = mem_calloc(1, sizeof *rows);
     rows->format = format;
+    rows->skip = range.offset;
+    rows->left = range.limit;
     rows->reader = ipc_reader_new(&(struct ipc_reader_options){.needs_checksums = false});
     return rows;
 }
@@ -48,6 +57,7 @@ void rows_text_free(struct rows_text *rows)
     if (rows->has_columns) {
         columns_deinit(&rows->columns);
     }
+    parquet_file_free(rows->parquet);
     ipc_assembler_deinit(&rows->assembler);
     ipc_reader_free(rows->reader);
     buf_deinit(&rows->bytes);
@@ -70,6 +80,9 @@ static enum err begin(struct rows_text *rows, struct buf *out, struct error *e)
         return err;
     }
     rows->has_columns = true;
+    if (rows->format == API_FORMAT_PARQUET) {
+        return parquet_file_new(ipc_reader_schema(rows->reader), &rows->parquet, out, e);
+    }
     if (rows->format == API_FORMAT_CSV) {
         columns_csv_names(&rows->columns, out);
     } else {
@@ -80,7 +93,11 @@ static enum err begin(struct rows_text *rows, struct buf *out, struct error *e)
 
 static void write_rows(struct rows_text *rows, struct buf *out)
 {
-    for (; rows->at < rows->batch.length && out->n < PIECE_BYTES; rows->at++) {
+    uint64_t there = (uint64_t)(rows->batch.length - rows->at);
+    uint64_t skipped = rows->skip < there ? rows->skip : there;
+    rows->skip -= skipped;
+    rows->at += (int64_t)skipped;
+    for (; rows->at < rows->batch.length && rows->left > 0 && out->n < PIECE_BYTES; rows->at++, rows->left--) {
         if (rows->format == API_FORMAT_CSV) {
             columns_csv_row(&rows->columns, &rows->batch, rows->at, &rows->cell, out);
         } else {
@@ -117,6 +134,11 @@ static enum err take_message(struct rows_text *rows, struct error *e)
     return err;
 }
 
+bool rows_text_is_full(const struct rows_text *rows)
+{
+    return rows->has_columns && rows->left == 0;
+}
+
 static bool has_bytes(const struct rows_text *rows)
 {
     return rows->taken < rows->bytes.n || rows->assembler.wants > 0;
@@ -125,7 +147,13 @@ static bool has_bytes(const struct rows_text *rows)
 enum err rows_text_next(struct rows_text *rows, struct buf *out, bool *out_more, struct error *e)
 {
     enum err err = ERR_OK;
-    while (err == ERR_OK && out->n < PIECE_BYTES && (rows->batch.release != NULL || has_bytes(rows))) {
+    while (err == ERR_OK && out->n < PIECE_BYTES && !rows_text_is_full(rows) &&
+           (rows->batch.release != NULL || has_bytes(rows))) {
+        if (rows->batch.release != NULL && rows->parquet != NULL) {
+            err = parquet_file_rows(rows->parquet, &rows->batch, 0, rows->batch.length, out, e);
+            drop_batch(rows);
+            continue;
+        }
         if (rows->batch.release != NULL) {
             write_rows(rows, out);
             continue;
@@ -141,8 +169,13 @@ enum err rows_text_next(struct rows_text *rows, struct buf *out, bool *out_more,
 
 enum err rows_text_end(struct rows_text *rows, struct buf *out, struct error *e)
 {
-    if (!rows->has_columns || !ipc_reader_has_ended(rows->reader) || !ipc_assembler_is_empty(&rows->assembler)) {
+    bool is_full = rows_text_is_full(rows);
+    if (!is_full &&
+        (!rows->has_columns || !ipc_reader_has_ended(rows->reader) || !ipc_assembler_is_empty(&rows->assembler))) {
         return error_set(e, ERR_DATA_LOSS, "the rows end in the middle");
+    }
+    if (rows->parquet != NULL) {
+        parquet_file_end(rows->parquet, out);
     }
     buf_text(out, rows->format == API_FORMAT_JSON ? COLUMNS_JSON_END : "");
     return ERR_OK;

@@ -95,7 +95,7 @@ static void answer_look(struct request *request, const struct reply *reply, enum
 {
     struct child *child = request->context;
     if (reply == NULL && err == ERR_OK) {
-        office_send(child->office, child->next, child);
+        office_send(child->office, SENDER_SELF, child->next, child);
     } else {
         child_free(child);
     }
@@ -251,7 +251,7 @@ void child_ended(void *context, const struct child_end *end)
     struct service *service = context;
     struct child *child = child_new(service, &end->ref);
     child->job_id = arena_strdup(&child->arena, end->job_id);
-    office_send(service->relays, find_rows, child);
+    office_send(service->relays, SENDER_SELF, find_rows, child);
 }
 
 /* ---- the child job ---- */
@@ -423,7 +423,8 @@ static void answer_submit(struct request *request, const struct reply *reply, en
     if (reply == NULL && err == ERR_INVALID) {
         fail_task(child, "the store refuses to keep its child job");
     } else if (reply == NULL && err != ERR_PRECONDITION) {
-        office_send(service->takers, submit_again, child); /* the store could not say whether the job is known */
+        office_send(service->takers, SENDER_SELF, submit_again,
+                    child); /* the store could not say whether the job is known */
     } else if (reply != NULL && reply->kind == REPLY_ERROR && reply->code != ERR_STALE) {
         fail_task(child, reply->message);
     } else if (reply == NULL || reply->kind == REPLY_ERROR) {
@@ -431,7 +432,7 @@ static void answer_submit(struct request *request, const struct reply *reply, en
     } else if (!job_state_is_terminal(reply->u.job.state)) {
         took_child(child, request, reply->u.job.existed); /* the core says when it has ended */
     } else if (reply->u.job.state == JOB_SUCCEEDED) {
-        office_send(service->relays, find_rows, child);
+        office_send(service->relays, SENDER_SELF, find_rows, child);
     } else {
         fail_task(child,
                   arena_format(&child->arena, "child job %s %s", child->job_id, job_state_name(reply->u.job.state)));
@@ -471,5 +472,5 @@ void child_started(void *context, const struct child_start *start)
     child->timeout_ms = start->timeout_ms;
     child->until_mono_ms = clock_mono_ms() + start->timeout_left_ms;
     identify(child);
-    office_send(service->takers, prepare_child, child);
+    office_send(service->takers, SENDER_SELF, prepare_child, child);
 }

@@ -8,7 +8,7 @@
 #define RETRY_MS 500
 
 struct errand {
-    struct errand *next;
+    struct list in_turns;
     clerk_fn *fn;
     void *context;
 };
@@ -25,7 +25,7 @@ struct office {
     char *store_url;
     pthread_mutex_t lock;
     pthread_cond_t wakes;
-    struct errand *first, **end;
+    struct turns errands;
     bool is_closing;
     uint32_t n_clerks;
     uint32_t n_idle;
@@ -36,19 +36,13 @@ static struct errand *next_errand(struct office *office)
 {
     pthread_mutex_lock(&office->lock);
     office->n_idle++;
-    while (office->first == NULL && !office->is_closing) {
+    while (turns_is_empty(&office->errands) && !office->is_closing) {
         pthread_cond_wait(&office->wakes, &office->lock);
     }
     office->n_idle--;
-    struct errand *errand = office->first;
-    if (errand != NULL) {
-        office->first = errand->next;
-        if (office->first == NULL) {
-            office->end = &office->first;
-        }
-    }
+    struct list *first = turns_take(&office->errands);
     pthread_mutex_unlock(&office->lock);
-    return errand;
+    return first != NULL ? CONTAINER_OF(first, struct errand, in_turns) : NULL;
 }
 
 static void *work(void *context)
@@ -67,7 +61,7 @@ struct office *office_new(const char *store_url, uint32_t n_clerks)
     struct office *office = mem_calloc(1, sizeof *office + n_clerks * sizeof *office->clerks);
     office->store_url = mem_strdup(store_url);
     office->n_clerks = n_clerks;
-    office->end = &office->first;
+    turns_init(&office->errands);
     int error = pthread_mutex_init(&office->lock, NULL);
     error |= pthread_cond_init(&office->wakes, NULL);
     for (uint32_t i = 0; i < n_clerks; i++) {
@@ -90,19 +84,19 @@ void office_free(struct office *office)
     for (uint32_t i = 0; i < office->n_clerks; i++) {
         pthread_join(office->clerks[i].thread, NULL);
     }
+    turns_deinit(&office->errands);
     pthread_cond_destroy(&office->wakes);
     pthread_mutex_destroy(&office->lock);
     mem_free(office->store_url);
     mem_free(office);
 }
 
-void office_send(struct office *office, clerk_fn *fn, void *context)
+void office_send(struct office *office, struct sender sender, clerk_fn *fn, void *context)
 {
     struct errand *errand = mem_alloc(sizeof *errand);
     *errand = (struct errand){.fn = fn, .context = context};
     pthread_mutex_lock(&office->lock);
-    *office->end = errand;
-    office->end = &errand->next;
+    turns_push(&office->errands, sender, &errand->in_turns);
     if (office->n_idle > 0) {
         pthread_cond_signal(&office->wakes);
     }

@@ -1,8 +1,8 @@
 /*
  * clerk.h - threads for what must not hold up the loop or the pollers: long texts, and looks into the store.
  *
- * An office has a few clerks and one queue. Each clerk has a connection to the store of its own, opened when it is first
- * needed and again after it broke.
+ * An office has a few clerks and one queue, in which those who sent something have their turn one after the other. Each
+ * clerk has a connection to the store of its own, opened when it is first needed and again after it broke.
  *
  * Ownership: office_new's caller owns the office. Threads: office_send from any.
  */
@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "coordinator/turns.h"
 #include "store/store.h"
 
 struct office;
@@ -25,8 +26,8 @@ struct office *office_new(const char *store_url, uint32_t n_clerks);
 /* Does what is still in the queue, then ends the threads. NULL ok. */
 void office_free(struct office *office);
 
-/* Has `fn` called by the next clerk that is free. */
-void office_send(struct office *office, clerk_fn *fn, void *context);
+/* Has `fn` called by a clerk, when it is the sender's turn. */
+void office_send(struct office *office, struct sender sender, clerk_fn *fn, void *context);
 
 /*
  * The clerk's store. ERR_UNAVAILABLE if it cannot be reached; for a moment after that at once, so that a queue of errands

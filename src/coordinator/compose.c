@@ -369,5 +369,5 @@ void service__compose(struct exchange *exchange, const struct reply *reply)
                                  .n_parents = from->n_parents};
     }
     exchange->more = draft;
-    office_send(exchange->service->composers, compose, exchange);
+    office_send(exchange->service->composers, exchange->request->sender, compose, exchange);
 }

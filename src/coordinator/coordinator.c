@@ -63,6 +63,7 @@ enum err coordinator_start(const struct coordinator_options *options, struct coo
     c->options.leader_ttl_ms = options->leader_ttl_ms > 0 ? options->leader_ttl_ms : 10000;
     c->options.history_ttl_ms = options->history_ttl_ms > 0 ? options->history_ttl_ms : 604800000;
     list_init(&c->inbound);
+    turns_init(&c->clients);
     int error = pthread_mutex_init(&c->lock, NULL);
     init_condition(&c->loop_wakes);
     init_condition(&c->writer_wakes);
@@ -98,6 +99,7 @@ void coordinator_stop(struct coordinator *c)
         return;
     }
     coordinator_wind_up(c);
+    turns_deinit(&c->clients);
     pthread_cond_destroy(&c->loop_wakes);
     pthread_cond_destroy(&c->writer_wakes);
     pthread_cond_destroy(&c->keeper_wakes);
@@ -122,7 +124,11 @@ void coordinator_send(struct coordinator *c, struct request *request)
     pthread_mutex_lock(&c->lock);
     bool is_late = c->has_ended;
     if (!is_late) {
-        list_push_back(&c->inbound, &request->in_list);
+        if (request->sender.client == 0) {
+            list_push_back(&c->inbound, &request->in_list);
+        } else {
+            turns_push(&c->clients, request->sender, &request->in_list);
+        }
         pthread_cond_signal(&c->loop_wakes);
     }
     pthread_mutex_unlock(&c->lock);

@@ -39,6 +39,8 @@ struct coordinator_options {
     bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
     /* The store does not answer (`why`), or answers again (NULL). On the writer's thread. May be NULL. */
     void (*on_store)(void *context, const char *why);
+    /* The schema was of an earlier release, and has been brought up to date. On the writer's thread. May be NULL. */
+    void (*on_schema)(void *context, uint32_t before, uint32_t after);
     /* A commit took so long and carried so many commands. On the writer's thread. May be NULL. */
     void (*on_commit)(void *context, int64_t us, uint32_t n_commands);
     /* All on the loop thread; each may be NULL. */
@@ -54,7 +56,7 @@ struct coordinator_options {
     void *context;
 };
 
-/* Starts both threads. The schema must be up to date. ERR_INVALID for nonsense in the options. */
+/* Starts both threads. There must be a schema, which whoever leads brings up to date. ERR_INVALID for nonsense in the options. */
 MUST_USE enum err coordinator_start(const struct coordinator_options *options, struct coordinator **out_coordinator,
                                     struct error *e);
 

@@ -18,6 +18,7 @@ struct flight {
     struct effects fx;
     struct list reads;  /* of struct request.in_list: answered when it is durable */
     uint32_t n_carried; /* commands and data sets in it */
+    uint32_t weight;    /* of what clients asked for in it */
     uint64_t ended;     /* jobs that had ended when it took off (core_residency) */
     struct payload *payloads;
     uint32_t n_payloads;
@@ -41,7 +42,8 @@ struct coordinator {
     pthread_cond_t loop_wakes;
     pthread_cond_t writer_wakes;
     pthread_cond_t keeper_wakes;
-    struct list inbound; /* requests that the loop has not seen */
+    struct list inbound;  /* requests that the loop has not seen, of workers and of this process itself */
+    struct turns clients; /* those of clients, which the loop takes in turn, as many as fit into a flight */
     bool is_stopping;
     bool has_ended; /* the loop takes no more requests */
     bool is_joined; /* both threads are gone */

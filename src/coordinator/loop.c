@@ -5,6 +5,9 @@
  * goes; what happens meanwhile goes into the other. Answers leave when the flight that they belong to has come back
  * durable, in order. Reads wait like answers: they may have seen what is not durable yet.
  *
+ * Of what clients ask for, a flight takes only so much, in turns (turns.h); the rest waits for the next one. So a client
+ * that sends a lot makes others wait for two flights, not for all that it has sent. What workers send is taken at once.
+ *
  * A database that refuses what is in a batch (ERR_INVALID) ends the term, too, for the core has taken the step already.
  * Whoever was in that batch is a suspect: after the next election they are taken again, one per batch. The one that is
  * refused alone is answered so; the others never notice more than a pause.
@@ -13,10 +16,15 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/planted.h"
 #include "coordinator/await.h"
 #include "coordinator/coordinator_internal.h"
 
 #define KEY_KEPT_MS 86400000 /* how long a client's idempotency key means the same job */
+
+/* What clients may put into one flight: requests, and tasks of new jobs, of which so many cost as much as a request. */
+#define FLIGHT_WEIGHT_MAX 1024
+#define TASKS_PER_WEIGHT 4
 
 struct loop {
     struct coordinator *c;
@@ -48,6 +56,7 @@ static void flight_clear(struct flight *flight)
     flight->n_inbox_done = 0;
     flight->n_data_sets = 0;
     flight->n_carried = 0;
+    flight->weight = 0;
     flight->since_ms = 0;
     ASSERT(list_is_empty(&flight->reads));
 }
@@ -472,6 +481,9 @@ static void take_off(struct loop *l)
             land(l, flight);
             continue;
         }
+        for (struct reply *reply = PLANTED(ack_before_commit) ? flight->fx.replies : NULL; reply; reply = reply->next) {
+            deliver(reply);
+        }
         l->flying = flight;
         flight->ended = core_residency(l->core).ended;
         pthread_mutex_lock(&c->lock);
@@ -659,6 +671,9 @@ static void turn(struct loop *l)
         take_due(l);
         deliver_immediate(l->gathering);
         take_off(l);
+        if (flight_is_empty(l->gathering)) {
+            l->gathering->weight = 0; /* what was taken waits for something else, or has been answered */
+        }
     }
 }
 
@@ -668,21 +683,41 @@ static int64_t next_wake_mono_ms(const struct loop *l)
     return await_ms < l->wake_at_mono_ms ? await_ms : l->wake_at_mono_ms;
 }
 
+/* Whether clients may put more into the flight that gathers. Without a core they are told so, all at once. */
+static bool has_room(const struct loop *l)
+{
+    return l->core == NULL || l->gathering->weight < FLIGHT_WEIGHT_MAX;
+}
+
 /* Requests that arrive while suspects are tried wait outside: they are no news then. */
 static bool has_news(struct loop *l)
 {
     const struct coordinator *c = l->c;
     bool is_trying = l->core != NULL && !list_is_empty(&l->suspects);
-    return (!list_is_empty(&c->inbound) && !is_trying) || c->elected != NULL || c->is_stopping ||
+    bool has_arrivals = !list_is_empty(&c->inbound) || (!turns_is_empty(&c->clients) && has_room(l));
+    return (has_arrivals && !is_trying) || c->elected != NULL || c->is_stopping ||
            (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) ||
            (is_trying && l->flying == NULL) || are_forsaken(l);
 }
 
-static void take_inbound(struct coordinator *c, struct list *out)
+static uint32_t weight_of(const struct request *request)
 {
-    for (struct list *first; (first = list_first(&c->inbound)) != NULL;) {
+    bool is_new_job = request->read == NULL && request->command.kind == CMD_SUBMIT;
+    return 1 + (is_new_job ? request->command.u.submit.n_stages / TASKS_PER_WEIGHT : 0);
+}
+
+/* Takes what has arrived; of clients no more than there is room for, unless all of it is wanted. The lock is held. */
+static void take_inbound(struct loop *l, bool is_all)
+{
+    struct coordinator *c = l->c;
+    struct list *first;
+    while ((first = list_first(&c->inbound)) != NULL) {
         list_remove(first);
-        list_push_back(out, first);
+        list_push_back(&l->inbound, first);
+    }
+    while ((is_all || has_room(l)) && (first = turns_take(&c->clients)) != NULL) {
+        l->gathering->weight += weight_of(CONTAINER_OF(first, struct request, in_list));
+        list_push_back(&l->inbound, first);
     }
 }
 
@@ -716,7 +751,7 @@ static void await_writer(struct loop *l)
 static void wind_up(struct loop *l)
 {
     pthread_mutex_lock(&l->c->lock);
-    take_inbound(l->c, &l->inbound);
+    take_inbound(l, true);
     l->c->has_ended = true;
     pthread_mutex_unlock(&l->c->lock);
     finish_all(&l->inbound, ERR_PRECONDITION);
@@ -752,7 +787,7 @@ void *coordinator__loop(void *coordinator)
         while (!has_news(&l) && !(l.core != NULL && clock_mono_ms() >= next_wake_mono_ms(&l))) {
             coordinator__wait(c, &c->loop_wakes, l.core != NULL ? next_wake_mono_ms(&l) : clock_mono_ms() + 10000);
         }
-        take_inbound(c, &l.inbound);
+        take_inbound(&l, false);
         stopping = c->is_stopping;
         pthread_mutex_unlock(&c->lock);
         turn(&l);

@@ -191,7 +191,7 @@ static void take_request(struct clerk *clerk, void *context)
 void observer_send(struct observer *o, struct request *request)
 {
     ASSERT(request->read != NULL && request->is_kept);
-    office_send(o->service->readers, take_request, request);
+    office_send(o->service->readers, request->sender, take_request, request);
 }
 
 /* ---- those who wait ---- */
@@ -201,7 +201,7 @@ static void send_on(struct observer *o, struct list *woken)
     for (struct list *first; (first = list_first(woken)) != NULL;) {
         struct request *request = CONTAINER_OF(first, struct request, in_list);
         list_remove(first);
-        office_send(o->service->readers, take_request, request); /* who has to wait on does so */
+        office_send(o->service->readers, request->sender, take_request, request); /* who has to wait on does so */
     }
 }
 

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "coordinator/turns.h"
 #include "core/command.h"
 #include "core/core.h"
 #include "core/effects.h"
@@ -46,6 +47,7 @@ struct sight {
 struct request {
     struct list in_list; /* the coordinator's, like `flight` and `await_timer` */
     struct arena arena;
+    struct sender sender; /* whose turn it takes; nobody's: it is taken at once */
     struct command command;
     struct sight unknown; /* CMD_SUBMIT: neither its job id nor its idempotency key were in the store then */
     read_fn *read;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "coordinator/api.h"
+#include "coordinator/board.h"
 #include "coordinator/feed.h"
 #include "coordinator/observer.h"
 #include "coordinator/service_internal.h"
@@ -17,7 +18,8 @@
 #define TAKERS 2
 #define READERS 2
 #define RELAYS 4
-#define CALLS_MAX 50000 /* open at one time: polls, calls that wait, streams */
+#define CALLS_MAX 50000                      /* open at one time: polls, calls that wait, streams */
+#define CLIENT_CALLS_MAX (CALLS_MAX / 5 * 4) /* of those that clients may have: the rest is for workers */
 
 /*
  * A request costs several times its length until it is answered. Together the large ones get so much, and more are asked
@@ -28,10 +30,35 @@
 
 /* ---- the way of a call ---- */
 
-/* ERR_BUSY, which clients and workers take for a reason to try again, if there is no room for a request of this size. */
-static enum err admit(struct exchange *exchange, size_t n, struct error *e)
+enum err service__admit(struct service *service, const char *authorization, enum scope scope, const char *what,
+                        const char *peer, const char **out_token, struct error *e)
+{
+    enum err err = auth_check(service->auth, authorization, scope, out_token, e);
+    if (err != ERR_OK) {
+        refusals_tell(&service->refusals, peer, what, e->message);
+    }
+    return err;
+}
+
+/*
+ * ERR_BUSY, which clients and workers take for a reason to try again, if there is no room for a request of this size.
+ * ERR_EXHAUSTED, which means "wait for your answers", if the client has too many calls open already.
+ */
+static enum err admit(struct exchange *exchange, const struct arrival *arrival, const struct method_rule *rule,
+                      struct error *e)
 {
     struct service *service = exchange->service;
+    size_t n = arrival->n;
+    if (rule->scope != SCOPE_WORKER) {
+        struct sender sender = gate_sender(service->gate, arrival->token, arrival->peer);
+        exchange->request->sender = sender;
+        exchange->n_bytes = n;
+        enum err err = gate_enter(service->gate, sender, n, e);
+        if (err != ERR_OK) {
+            return err;
+        }
+        exchange->is_counted = true;
+    }
     if (n < LARGE_BYTES) {
         return ERR_OK;
     }
@@ -87,16 +114,14 @@ void service__serve(struct service *service, const struct arrival *arrival, cons
     *exchange = (struct exchange){
         .service = service, .door = arrival->door, .rpc = arrival->rpc, .api = arrival->api, .request = request};
     void *message = NULL;
-    enum err err = auth_check(service->auth, arrival->authorization, rule->scope, NULL, &e);
-    if (err == ERR_OK) {
-        err = admit(exchange, arrival->n, &e);
+    enum err err = admit(exchange, arrival, rule, &e);
+    if (err == ERR_OK && service->observer != NULL) {
+        err = check_observer(exchange, rule, &e);
     }
     if (err == ERR_OK) {
         err = wire_decode(rule->kind, arrival->bytes, arrival->n, &request->arena, &message, &e);
     }
-    if (err == ERR_OK && service->observer != NULL) {
-        err = check_observer(exchange, rule, &e);
-    } else if (err == ERR_OK && atomic_load(&service->coordinator) == NULL) {
+    if (err == ERR_OK && service->observer == NULL && atomic_load(&service->coordinator) == NULL) {
         err = error_set(&e, ERR_UNAVAILABLE, "this coordinator is just starting");
     }
     if (err != ERR_OK) {
@@ -114,6 +139,9 @@ void service__serve(struct service *service, const struct arrival *arrival, cons
 static void drop(struct exchange *exchange)
 {
     atomic_fetch_sub(&exchange->service->bytes_open, exchange->weight);
+    if (exchange->is_counted) {
+        gate_leave(exchange->service->gate, exchange->request->sender, exchange->n_bytes);
+    }
     request_free(exchange->request);
 }
 
@@ -212,15 +240,33 @@ bool exchange_is_gone(struct exchange *exchange)
     return exchange->door->is_gone(exchange);
 }
 
+static const struct method_rule *const rules[] = {
+#define RULE(service, method, kind, scope) &method_##method,
+    SERVICE_TABLE(RULE)
+#undef RULE
+};
+
+static enum err admit_call(void *context, uint32_t method, struct rpc_call *rpc, const void **out_token,
+                           struct error *e)
+{
+    struct service *service = context;
+    const struct method_rule *rule = rules[method];
+    const char *token = NULL;
+    enum err err = service__admit(service, rpc_call_metadata(rpc, RPC_TOKEN_KEY), rule->scope, rule->name,
+                                  rpc_call_peer(rpc), &token, e);
+    *out_token = token;
+    return err;
+}
+
 static void serve_call(struct service *service, struct rpc_call *rpc, const struct method_rule *rule)
 {
-    struct arrival arrival = {.door = &door_grpc, .rpc = rpc, .authorization = rpc_call_metadata(rpc, RPC_TOKEN_KEY)};
+    struct arrival arrival = {.door = &door_grpc, .rpc = rpc, .token = rpc_call_note(rpc), .peer = rpc_call_peer(rpc)};
     arrival.bytes = rpc_call_bytes(rpc, &arrival.n);
     service__serve(service, &arrival, rule);
 }
 
 #define SERVE(service, method, kind, scope)                                                                            \
-    const struct method_rule method_##method = {kind, scope, service__##method};                                       \
+    const struct method_rule method_##method = {#method, kind, scope, service__##method};                              \
     static void on_##method(void *context, struct rpc_call *call)                                                      \
     {                                                                                                                  \
         serve_call(context, call, &method_##method);                                                                   \
@@ -265,6 +311,12 @@ static void on_store(void *context, const char *why)
     }
 }
 
+static void on_schema(void *context, uint32_t before, uint32_t after)
+{
+    UNUSED(context);
+    log_info("store", "the schema has been brought from version %u to %u", before, after);
+}
+
 static void on_durable(void *context, const struct row *rows)
 {
     struct service *service = context;
@@ -300,6 +352,7 @@ static enum err start_coordinator(struct service *service, const struct service_
         .must_lead = options->must_lead,
         .on_role = on_role,
         .on_store = on_store,
+        .on_schema = on_schema,
         .on_durable = on_durable,
         .on_commit = on_commit,
         .on_batch = on_batch,
@@ -319,6 +372,8 @@ static enum err start_coordinator(struct service *service, const struct service_
 static enum err start_http(struct service *service, const struct service_options *options, struct error *e)
 {
     struct api_options http = {.listen = options->http,
+                               .names = options->http_names,
+                               .n_names = options->n_http_names,
                                .advertise = service->address,
                                .tls_cert_pem = options->tls.cert_pem,
                                .tls_key_pem = options->tls.key_pem};
@@ -350,6 +405,9 @@ enum err service_start(const struct service_options *options, struct service **o
     service->store_url = mem_strdup(store_url);
     service->warehouse = mem_strdup(options->warehouse);
     service->auth = options->auth;
+    service->gate = gate_new((struct gate_limits){.calls = (uint64_t)options->settings.max_calls_per_client,
+                                                  .bytes = (uint64_t)options->settings.max_bytes_per_client,
+                                                  .calls_all = CLIENT_CALLS_MAX});
     service->cache = cache_new((size_t)options->settings.payload_cache_bytes);
     service->composers = office_new(store_url, 1);
     service->takers = office_new(store_url, TAKERS);
@@ -359,12 +417,14 @@ enum err service_start(const struct service_options *options, struct service **o
     service->channels = exchange_channels_open(&options->to_workers);
     service->closing = rpc_cancel_new();
     service->lost = lost_results_new();
+    service->board = board_new(options->settings.core.worker_liveness_timeout_ms);
     service->watch = watch_new(service);
     metrics_init(&service->metrics);
     service->feed = feed_new(service);
     struct rpc_server_options server = {.listen = options->listen,
                                         .methods = methods,
                                         .n_methods = sizeof methods / sizeof *methods,
+                                        .admit = admit_call,
                                         .context = service,
                                         .pollers = 1,
                                         .message_bytes_max = LIMIT_WIRE_BYTES,
@@ -424,12 +484,14 @@ void service_stop(struct service *service)
     exchange_channels_close(service->channels);
     rpc_cancel_free(service->closing);
     lost_results_free(service->lost);
+    board_free(service->board);
     coordinator_stop(coordinator);
     inbox_free(atomic_load(&service->inbox));
     watch_free(service->watch);
     feed_free(service->feed);
     observer_free(service->observer);
     cache_free(service->cache);
+    gate_free(service->gate);
     mem_free(service->store_url);
     mem_free(service->address);
     mem_free(service->warehouse);
@@ -438,7 +500,8 @@ void service_stop(struct service *service)
 
 enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e)
 {
-    return rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+    enum err err = rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+    return err == ERR_OK && service->api != NULL ? api_reload_tls(service->api, tls->cert_pem, tls->key_pem, e) : err;
 }
 
 const char *service_address(const struct service *service)

@@ -32,9 +32,11 @@ struct service_tls {
 struct service_options {
     const char *store_url;
     const char *node_id;
-    const char *listen;    /* HOST:PORT; port 0: any free one */
-    const char *advertise; /* where others find it; NULL: where it listens */
-    const char *http;      /* HOST:PORT of the HTTP API; port 0: any free one; NULL: none */
+    const char *listen;            /* HOST:PORT; port 0: any free one */
+    const char *advertise;         /* where others find it; NULL: where it listens */
+    const char *http;              /* HOST:PORT of the HTTP API; port 0: any free one; NULL: none */
+    const char *const *http_names; /* further names under which that is called; outlive the service */
+    uint32_t n_http_names;
     const char *warehouse; /* where CREATE TABLE ... AS makes its tables; NULL: nowhere */
     struct settings settings;
     struct auth *auth; /* who may call what; NULL: everybody everything. Outlives the service */
@@ -51,7 +53,7 @@ MUST_USE enum err service_start(const struct service_options *options, struct se
 /* Answers what can be answered, hands the leadership back, ends all threads. NULL ok. */
 void service_stop(struct service *service);
 
-/* Replaces the certificates of a service with TLS, for connections made from now on. As rpc_server_reload_tls. */
+/* Replaces the certificates of a service with TLS, gRPC and HTTP, for connections made from now on. As rpc_server_reload_tls. */
 MUST_USE enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e);
 
 /* HOST:PORT with the real port. */

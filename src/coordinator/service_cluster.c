@@ -140,6 +140,47 @@ static void answer_put_table(struct request *request, const struct reply *reply,
     exchange_reply(exchange, response);
 }
 
+/* All data sets that there are. */
+static enum err read_tables(struct clerk *clerk, struct exchange *exchange, const struct data_set **sets, uint32_t *n,
+                            struct error *e)
+{
+    struct store *store;
+    enum err err = clerk_store(clerk, &store, e);
+    return err != ERR_OK ? err : clerk_note(clerk, store_data_sets(store, &exchange->request->arena, sets, n, e));
+}
+
+static bool is_among(const struct data_set *sets, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(sets[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every query is told all data sets, so their number is bounded; one that is there already can always be changed. */
+static void put_table(struct clerk *clerk, void *context)
+{
+    struct exchange *exchange = context;
+    const struct pb_table *table = ((const struct pb_put_table_request *)exchange->message)->table;
+    const struct data_set *sets = NULL;
+    uint32_t n = 0;
+    struct error e = {0};
+    enum err err = read_tables(clerk, exchange, &sets, &n, &e);
+    if (err == ERR_OK && n >= LIMIT_TABLES && !is_among(sets, n, table->name)) {
+        err = error_set(&e, ERR_EXHAUSTED, "there are %u tables, and no more than %d can be", n, LIMIT_TABLES);
+        error_hint(&e, "remove one with capstan table rm, or read files by their names in the query");
+    }
+    if (err != ERR_OK) {
+        exchange_fail(exchange, &e);
+        return;
+    }
+    exchange->request->data_set =
+        (struct data_set){.name = table->name, .source = table->source, .format = table->format};
+    exchange_send(exchange, answer_put_table);
+}
+
 void service__PutTable(struct exchange *exchange)
 {
     const struct pb_put_table_request *message = exchange->message;
@@ -149,9 +190,9 @@ void service__PutTable(struct exchange *exchange)
         exchange_fail(exchange, &e);
         return;
     }
-    exchange->request->data_set = (struct data_set){
-        .name = message->table->name, .source = message->table->source, .format = message->table->format};
-    exchange_send(exchange, answer_put_table);
+    if (exchange_needs_leader(exchange)) {
+        office_send(exchange->service->readers, exchange->request->sender, put_table, exchange);
+    }
 }
 
 static void answer_delete_table(struct request *request, const struct reply *reply, enum err err)
@@ -169,17 +210,9 @@ static void delete_table(struct clerk *clerk, void *context)
     const struct pb_delete_table_request *message = exchange->message;
     const struct data_set *sets = NULL;
     uint32_t n = 0;
-    struct store *store;
     struct error e = {0};
-    bool is_known = false;
-    enum err err = clerk_store(clerk, &store, &e);
-    if (err == ERR_OK) {
-        err = clerk_note(clerk, store_data_sets(store, &exchange->request->arena, &sets, &n, &e));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        is_known |= strcmp(sets[i].name, message->name) == 0;
-    }
-    if (err == ERR_OK && !is_known) {
+    enum err err = read_tables(clerk, exchange, &sets, &n, &e);
+    if (err == ERR_OK && !is_among(sets, n, message->name)) {
         err = error_set(&e, ERR_NOT_FOUND, "there is no table '%s'", message->name);
         error_hint(&e, "capstan table list shows all");
     }
@@ -194,7 +227,7 @@ static void delete_table(struct clerk *clerk, void *context)
 void service__DeleteTable(struct exchange *exchange)
 {
     if (exchange_needs_leader(exchange)) {
-        office_send(exchange->service->readers, delete_table, exchange);
+        office_send(exchange->service->readers, exchange->request->sender, delete_table, exchange);
     }
 }
 
@@ -204,12 +237,8 @@ static void list_tables(struct clerk *clerk, void *context)
     struct arena *arena = &exchange->request->arena;
     const struct data_set *sets = NULL;
     uint32_t n = 0;
-    struct store *store;
     struct error e = {0};
-    enum err err = clerk_store(clerk, &store, &e);
-    if (err == ERR_OK) {
-        err = clerk_note(clerk, store_data_sets(store, arena, &sets, &n, &e));
-    }
+    enum err err = read_tables(clerk, exchange, &sets, &n, &e);
     if (err != ERR_OK) {
         exchange_fail(exchange, &e);
         return;
@@ -229,5 +258,5 @@ static void list_tables(struct clerk *clerk, void *context)
 
 void service__ListTables(struct exchange *exchange)
 {
-    office_send(exchange->service->readers, list_tables, exchange);
+    office_send(exchange->service->readers, exchange->request->sender, list_tables, exchange);
 }

@@ -93,7 +93,7 @@ static void list_jobs(struct clerk *clerk, void *context)
 
 void service__ListJobs(struct exchange *exchange)
 {
-    office_send(exchange->service->readers, list_jobs, exchange);
+    office_send(exchange->service->readers, exchange->request->sender, list_jobs, exchange);
 }
 
 /* A page of tasks has at most so many bytes of results, and ends where they do not fit any more. */
@@ -118,13 +118,13 @@ static uint32_t count_fitting(const struct page *page)
     return page->n_rows;
 }
 
-/* A page; if its results are too large, a shorter one. */
-static enum err read_tasks(struct store *store, struct task_query *query, struct arena *arena, struct page *out,
-                           struct error *e)
+/* A page; if its results are wanted and too large, a shorter one. */
+static enum err read_tasks(struct store *store, struct task_query *query, bool has_results, struct arena *arena,
+                           struct page *out, struct error *e)
 {
     enum err err = store_tasks(store, query, arena, out, e);
     uint32_t n = err == ERR_OK ? count_fitting(out) : 0;
-    if (err == ERR_OK && n < out->n_rows) {
+    if (err == ERR_OK && has_results && n < out->n_rows) {
         query->limit = n;
         err = store_tasks(store, query, arena, out, e);
     }
@@ -175,7 +175,7 @@ static void list_tasks(struct clerk *clerk, void *context)
         err = clerk_store(clerk, &store, &e);
     }
     if (err == ERR_OK) {
-        err = name_page(clerk_note(clerk, read_tasks(store, &query, arena, &page, &e)), &e);
+        err = name_page(clerk_note(clerk, read_tasks(store, &query, !message->without_results, arena, &page, &e)), &e);
     }
     if (err == ERR_OK && page.n_rows == 0 && query.after == NULL) {
         const char *job_id = message->query_id;
@@ -191,7 +191,9 @@ static void list_tasks(struct clerk *clerk, void *context)
                                                page.names == NULL ? NULL : page.names[i], arena);
         }
         response->n_tasks = page.n_rows;
-        err = add_results(clerk, store, message->query_id, &page, response, arena, &e);
+        if (!message->without_results) {
+            err = add_results(clerk, store, message->query_id, &page, response, arena, &e);
+        }
     }
     if (err != ERR_OK) {
         exchange_fail(exchange, &e);
@@ -205,7 +207,7 @@ static void list_tasks(struct clerk *clerk, void *context)
 
 void service__ListTasks(struct exchange *exchange)
 {
-    office_send(exchange->service->readers, list_tasks, exchange);
+    office_send(exchange->service->readers, exchange->request->sender, list_tasks, exchange);
 }
 
 /* ---- results of a tree: one JSON object by task name, as a stream ---- */
@@ -251,7 +253,7 @@ static void chunk_sent(void *context, struct rpc_call *call, bool ok)
     } else if (results->is_last) {
         end_results(results, NULL);
     } else {
-        office_send(results->exchange->service->readers, make_chunk, results);
+        office_send(results->exchange->service->readers, results->exchange->request->sender, make_chunk, results);
     }
 }
 
@@ -337,7 +339,8 @@ static void make_chunk(struct clerk *clerk, void *context)
         end_results(results, &e);
     } else if (results->chunk.n <= results->skip && !results->is_last) {
         results->skip -= results->chunk.n;
-        office_send(results->exchange->service->readers, make_chunk, results); /* others have their turn meanwhile */
+        office_send(results->exchange->service->readers, results->exchange->request->sender, make_chunk,
+                    results); /* others have their turn meanwhile */
     } else {
         send_chunk(results);
     }
@@ -353,7 +356,7 @@ static void start_results(struct exchange *exchange)
                                 .skip = message->offset,
                                 .per_page = RESULTS_PER_PAGE,
                                 .is_first = true};
-    office_send(exchange->service->readers, make_chunk, results);
+    office_send(exchange->service->readers, exchange->request->sender, make_chunk, results);
 }
 
 struct ending {

@@ -13,7 +13,9 @@
 #include "coordinator/auth.h"
 #include "coordinator/cache.h"
 #include "coordinator/clerk.h"
+#include "coordinator/gate.h"
 #include "coordinator/metrics.h"
+#include "coordinator/refusals.h"
 #include "coordinator/request.h"
 #include "coordinator/service.h"
 #include "rpc/rpc.h"
@@ -21,6 +23,7 @@
 
 struct api;
 struct api_call;
+struct board;
 struct exchange_channels;
 struct feed;
 struct inbox;
@@ -34,6 +37,8 @@ struct service {
     char *address;
     char *warehouse;   /* NULL: none */
     struct auth *auth; /* NULL: everybody may do everything */
+    struct refusals refusals;
+    struct gate *gate;
     struct rpc_server *server;
     _Atomic(struct coordinator *) coordinator; /* NULL: not started yet */
     atomic_bool is_stopping;
@@ -46,6 +51,7 @@ struct service {
     struct exchange_channels *channels; /* to the workers */
     struct rpc_cancel *closing;         /* ends calls to them */
     struct lost_results *lost;
+    struct board *board; /* how far running attempts are */
     struct watch *watch;
     struct feed *feed;
     struct observer *observer; /* NULL: this process leads or stands by. Else it has no coordinator */
@@ -62,6 +68,8 @@ struct exchange {
     struct api_call *api;    /* of door_http; else NULL */
     struct request *request;
     size_t weight;                           /* its part of the service's bytes_open; 0: it is small */
+    size_t n_bytes;                          /* of its message */
+    bool is_counted;                         /* at the gate */
     const void *message;                     /* struct pb_... of the method's kind */
     void *more;                              /* what a handler keeps until the answer */
     bool has_rows;                           /* of FetchQueryResults: its chunks are an Arrow stream */
@@ -92,6 +100,7 @@ extern const struct door door_http; /* api.c */
 
 /* What a row of SERVICE_TABLE says of its method. */
 struct method_rule {
+    const char *name;
     enum pb_kind kind;
     enum scope scope;
     exchange_fn *handler;
@@ -102,12 +111,20 @@ struct arrival {
     const struct door *door;
     struct rpc_call *rpc;
     struct api_call *api;
-    const char *authorization; /* NULL: none */
+    const char *token; /* the name of the token that lets it in, "": it needs none. Not NULL: that has been checked */
+    const char *peer;  /* where it comes from */
     const void *bytes;
     size_t n;
 };
 
-/* Checks who calls and what, and has it served. */
+/*
+ * Whether whoever sends this header (NULL: none) may call the method, and the name of the token (arrival.token). A refusal
+ * is logged, as one of `what`.
+ */
+MUST_USE enum err service__admit(struct service *service, const char *authorization, enum scope scope, const char *what,
+                                 const char *peer, const char **out_token, struct error *e);
+
+/* Checks what is called, and has it served. */
 void service__serve(struct service *service, const struct arrival *arrival, const struct method_rule *rule);
 
 /* Sends the exchange's request to the loop, to be answered with `answer`. */
@@ -161,6 +178,7 @@ static inline struct exchange *exchange_of(const struct request *request)
     X(HeartbeatService, Heartbeat, PB_HEARTBEAT_REQUEST, SCOPE_WORKER)                                                 \
     X(HeartbeatService, DeregisterWorker, PB_DEREGISTER_WORKER_REQUEST, SCOPE_WORKER)                                  \
     X(Cluster, GetLeader, PB_GET_LEADER_REQUEST, SCOPE_NONE)                                                           \
+    X(Cluster, GetOverview, PB_GET_OVERVIEW_REQUEST, SCOPE_READ)                                                       \
     X(Cluster, ListNodes, PB_LIST_NODES_REQUEST, SCOPE_READ)                                                           \
     X(Cluster, SetNode, PB_SET_NODE_REQUEST, SCOPE_ADMIN)                                                              \
     X(Cluster, GetSnapshot, PB_GET_SNAPSHOT_REQUEST, SCOPE_READ)                                                       \
@@ -181,6 +199,8 @@ SERVICE_TABLE(SERVICE_DECLARE)
 struct job_question {
     const char *job_id;
     void *(*read)(const struct core *core, const char *job_id, struct arena *arena);
+    /* Adds to it what only the leader knows of jobs in its memory, on the thread that owns the core. NULL: nothing */
+    void (*add)(const struct service *service, const struct core *core, void *found);
     void (*then)(struct exchange *exchange, void *found); /* NULL: what was found is the answer */
     void *found;
 };

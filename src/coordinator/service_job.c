@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "coordinator/board.h"
 #include "coordinator/service_internal.h"
 #include "core/idempotency.h"
 #include "wire/command.h"
@@ -126,7 +127,7 @@ static void submit_tasks(struct clerk *clerk, void *context)
 void service__SubmitTasks(struct exchange *exchange)
 {
     if (exchange_needs_leader(exchange)) {
-        office_send(exchange->service->takers, submit_tasks, exchange);
+        office_send(exchange->service->takers, exchange->request->sender, submit_tasks, exchange);
     }
 }
 
@@ -134,9 +135,13 @@ void service__SubmitTasks(struct exchange *exchange)
 
 static void read_job(const struct core *core, struct request *request)
 {
-    struct job_question *question = exchange_of(request)->more;
+    const struct exchange *exchange = exchange_of(request);
+    struct job_question *question = exchange->more;
     if (core_has_job(core, question->job_id)) {
         question->found = question->read(core, question->job_id, &request->arena);
+        if (question->found != NULL && question->add != NULL) {
+            question->add(exchange->service, core, question->found);
+        }
     }
 }
 
@@ -226,7 +231,7 @@ static void answer_question(struct request *request, const struct reply *reply, 
     if (question->found != NULL) {
         go_on(exchange);
     } else {
-        office_send(exchange->service->readers, answer_from_store, exchange);
+        office_send(exchange->service->readers, exchange->request->sender, answer_from_store, exchange);
     }
 }
 
@@ -274,6 +279,14 @@ static void *read_status(const struct core *core, const char *job_id, struct are
     return response;
 }
 
+static void add_progress(const struct service *service, const struct core *core, void *found)
+{
+    struct pb_get_query_status_response *response = found;
+    if (response->status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_RUNNING) {
+        board_add(service->board, core, response->status);
+    }
+}
+
 void service__GetQueryStatus(struct exchange *exchange)
 {
     const struct pb_get_query_status_request *message = exchange->message;
@@ -281,7 +294,8 @@ void service__GetQueryStatus(struct exchange *exchange)
         exchange->request->await_job = message->query_id;
         exchange->request->await_until_mono_ms = clock_mono_ms() + message->wait_ms;
     }
-    service__ask(exchange, &(struct job_question){.job_id = message->query_id, .read = read_status});
+    service__ask(exchange,
+                 &(struct job_question){.job_id = message->query_id, .read = read_status, .add = add_progress});
 }
 
 static void *read_why(const struct core *core, const char *job_id, struct arena *arena)

@@ -109,9 +109,9 @@ struct option {
 };
 
 static const struct option known_options[] = {
-    {"partitions", LIMIT_PARTITIONS},      {"forced", 0},
-    {"single_task_bytes", LIMIT_QUANTITY}, {"broadcast_bytes", LIMIT_QUANTITY},
-    {"partition_bytes", LIMIT_QUANTITY},   {"tail_bytes", LIMIT_QUANTITY},
+#define OPTION(name, most, help) {#name, most},
+    QUERY_OPTIONS_TABLE(OPTION)
+#undef OPTION
 };
 
 static const struct option *find_option(const char *name)
@@ -373,7 +373,7 @@ static void answer_fleet(struct request *request, const struct reply *reply, enu
 {
     struct exchange *exchange = exchange_of(request);
     if (!exchange_failed(exchange, reply, err)) {
-        office_send(exchange->service->takers, submit_query, exchange);
+        office_send(exchange->service->takers, exchange->request->sender, submit_query, exchange);
     }
 }
 

@@ -377,7 +377,7 @@ static void chunk_sent(void *context, struct rpc_call *call, bool ok)
     } else if (relay->is_last) {
         end_relay(relay, NULL);
     } else {
-        office_send(relay->service->relays, make_chunk, relay);
+        office_send(relay->service->relays, relay->exchange->request->sender, make_chunk, relay);
     }
 }
 
@@ -447,7 +447,7 @@ static void send_pieces(struct exchange *exchange, const struct result_pieces *p
     struct relay *relay = relay_open(exchange->service, message->query_id, pieces);
     relay->exchange = exchange;
     relay->skip = message->offset;
-    office_send(exchange->service->relays, make_chunk, relay);
+    office_send(exchange->service->relays, exchange->request->sender, make_chunk, relay);
 }
 
 static void read_addresses(const struct core *core, struct request *request)

@@ -1,6 +1,8 @@
 /* What workers call: registration, heartbeats, polls, reports, and where their outputs lie. */
 #include <string.h>
 
+#include "base/clock.h"
+#include "coordinator/board.h"
 #include "coordinator/query.h"
 #include "coordinator/service_internal.h"
 #include "wire/command.h"
@@ -52,6 +54,7 @@ void service__Heartbeat(struct exchange *exchange)
     struct request *request = exchange->request;
     struct error e = {0};
     request->command.kind = CMD_HEARTBEAT;
+    board_take(exchange->service->board, exchange->message, clock_mono_ms());
     if (wire_heartbeat(exchange->message, &request->arena, &request->command.u.heartbeat, &e) != ERR_OK) {
         exchange_fail(exchange, &e);
         return;
@@ -225,7 +228,7 @@ static void take_large_reports(struct clerk *clerk, void *context)
 void service__ReportTaskStatus(struct exchange *exchange)
 {
     if (exchange->weight > 0) {
-        office_send(exchange->service->takers, take_large_reports, exchange);
+        office_send(exchange->service->takers, exchange->request->sender, take_large_reports, exchange);
     } else {
         take_reports(exchange);
     }

@@ -15,7 +15,7 @@ struct setting {
 };
 
 static const struct setting own[] = {
-#define SETTING(name, def, lo, hi) {#name, offsetof(struct settings, name), def, lo, hi},
+#define SETTING(name, def, lo, hi, help) {#name, offsetof(struct settings, name), def, lo, hi},
     SETTINGS_TABLE(SETTING)
 #undef SETTING
 };
@@ -76,7 +76,7 @@ enum err settings_check(const struct settings *settings, struct error *e)
 
 void settings_list(struct buf *out)
 {
-#define LIST(name, def, lo, hi) buf_format(out, "%-34s %" PRId64 "\n", #name, (int64_t)(def));
+#define LIST(name, def, lo, hi, help) buf_format(out, "%-34s %" PRId64 "\n", #name, (int64_t)(def));
     CORE_CONFIG_TABLE(LIST)
     SETTINGS_TABLE(LIST)
 #undef LIST

@@ -327,6 +327,6 @@ static void make_snapshot(struct clerk *clerk, void *context)
 void service__GetSnapshot(struct exchange *exchange)
 {
     if (exchange_needs_leader(exchange)) {
-        office_send(exchange->service->copyists, make_snapshot, exchange);
+        office_send(exchange->service->copyists, exchange->request->sender, make_snapshot, exchange);
     }
 }

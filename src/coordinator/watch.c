@@ -40,6 +40,7 @@ struct stream {
     uint32_t at; /* in the page */
     uint64_t after_seq;
     uint64_t resync_seq; /* not 0: tell the client that events up to here are gone */
+    uint32_t last;       /* not 0: begin so many before the newest one */
     bool follows;
     bool is_known; /* its job exists, or it wants all */
     bool is_resting;
@@ -102,6 +103,11 @@ void watch_free(struct watch *watch)
 /* ---- the way of a stream ---- */
 
 static void read_page(struct clerk *clerk, void *context);
+
+static void read_soon(struct stream *stream)
+{
+    office_send(stream->watch->service->readers, stream->exchange->request->sender, read_page, stream);
+}
 
 /* The lock is held. */
 static void join_topic(struct watch *watch, struct stream *stream, const char *job_id)
@@ -188,7 +194,7 @@ static void move_on(struct stream *stream)
         stream->after_seq = row->seq;
         send_event(stream, wire_event_row(row, &stream->arena));
     } else {
-        office_send(stream->watch->service->readers, read_page, stream);
+        read_soon(stream);
     }
 }
 
@@ -233,6 +239,19 @@ static enum err check_job(struct stream *stream, struct clerk *clerk, struct sto
     return err;
 }
 
+/* Of a stream that begins near the end: where that is. */
+static enum err find_start(struct stream *stream, struct clerk *clerk, struct store *store, struct error *e)
+{
+    struct store_summary summary = {0};
+    enum err err = clerk_note(clerk, store_summarize(store, &summary, e));
+    if (err == ERR_OK) {
+        uint64_t start = summary.last_event_seq > stream->last ? summary.last_event_seq - stream->last : 0;
+        stream->after_seq = start > stream->after_seq ? start : stream->after_seq;
+        stream->last = 0;
+    }
+    return err;
+}
+
 static void read_page(struct clerk *clerk, void *context)
 {
     struct stream *stream = context;
@@ -246,6 +265,10 @@ static void read_page(struct clerk *clerk, void *context)
     stream->page = (struct page){0};
     stream->at = 0;
     enum err err = clerk_store(clerk, &store, &e);
+    if (err == ERR_OK && stream->last > 0) {
+        err = find_start(stream, clerk, store, &e);
+        query.after_seq = stream->after_seq;
+    }
     if (err == ERR_OK) {
         err = clerk_note(clerk, store_events(store, &query, &stream->arena, &stream->page, &pruned_seq, &e));
     }
@@ -311,6 +334,7 @@ void service__WatchEvents(struct exchange *exchange)
     stream->watch = watch;
     stream->exchange = exchange;
     stream->after_seq = message->after_seq;
+    stream->last = message->last;
     stream->follows = message->follow;
     stream->is_known = message->query_id[0] == '\0';
     pthread_mutex_lock(&watch->lock);
@@ -329,19 +353,19 @@ void service__WatchEvents(struct exchange *exchange)
         return;
     }
     exchange_on_gone(exchange, client_gone, stream);
-    office_send(watch->service->readers, read_page, stream);
+    read_soon(stream);
 }
 
 /* ---- what wakes and what ends them ---- */
 
 /* The lock is held. */
-static void wake_topic(struct watch *watch, struct topic *topic)
+static void wake_topic(struct topic *topic)
 {
     LIST_EACH(at, &topic->streams) {
         struct stream *stream = CONTAINER_OF(at, struct stream, in_topic);
         if (stream->is_resting) {
             stream->is_resting = false;
-            office_send(watch->service->readers, read_page, stream);
+            read_soon(stream);
         } else {
             stream->is_stale = true;
         }
@@ -364,12 +388,12 @@ void watch_durable(struct watch *watch, const struct row *rows)
             last = event->ref.job_id;
             struct topic *topic = map_get(&watch->topics, hash_of(watch, last), is_topic, last);
             if (topic != NULL) {
-                wake_topic(watch, topic);
+                wake_topic(topic);
             }
         }
     }
     if (any) {
-        wake_topic(watch, watch->all);
+        wake_topic(watch->all);
     }
     pthread_mutex_unlock(&watch->lock);
 }
@@ -378,9 +402,9 @@ void watch_everything(struct watch *watch)
 {
     size_t cursor = 0;
     pthread_mutex_lock(&watch->lock);
-    wake_topic(watch, watch->all);
+    wake_topic(watch->all);
     for (struct topic *topic; (topic = map_next(&watch->topics, &cursor)) != NULL;) {
-        wake_topic(watch, topic);
+        wake_topic(topic);
     }
     pthread_mutex_unlock(&watch->lock);
 }

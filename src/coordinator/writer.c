@@ -11,13 +11,16 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/planted.h"
 #include "coordinator/coordinator_internal.h"
 
 #define RETRY_MS_MIN 50
 #define RETRY_MS_MAX 5000
+#define STAND_BY_MS_MAX 250 /* between two looks at the leader's row: one that is handed back is taken within this */
 #define PRUNE_STEP 500
 #define PRUNE_MORE_MS 5 /* between two steps: what is pruned must keep up with what is made */
-#define PRUNE_PAUSE_MS 1000
+#define PRUNE_PAUSE_MS_MIN 1000
+#define PRUNE_PAUSE_MS_MAX 60000
 
 struct writer {
     struct coordinator *c;
@@ -109,9 +112,43 @@ static void renew_while_loading(struct loader *loader)
     }
 }
 
+#ifdef CAPSTAN_PLANTED_BUGS
+/* As if nobody had remembered who works on what: whatever ran waits again. NULL: the row is forgotten as a whole. */
+static const struct row *forget_lease(const struct row *row, struct row_task *out)
+{
+    if (row->kind == ROW_LEASE) {
+        return NULL;
+    }
+    const struct row_task *task = (const struct row_task *)(const void *)row;
+    if (row->kind != ROW_TASK || task->state != TASK_RUNNING) {
+        return row;
+    }
+    *out = *task;
+    out->state = TASK_QUEUED;
+    return &out->row;
+}
+
+static void plant_in_core(struct core *core)
+{
+#define PLANT(name)                                                                                                    \
+    if (PLANTED(name)) {                                                                                               \
+        core_plant_bug(core, BUG_##name);                                                                              \
+    }
+    BUG_TABLE(PLANT)
+#undef PLANT
+}
+#endif
+
 static void load_one(void *context, const struct row *row)
 {
     struct loader *loader = context;
+#ifdef CAPSTAN_PLANTED_BUGS
+    struct row_task changed;
+    row = PLANTED(forget_leases) ? forget_lease(row, &changed) : row;
+    if (row == NULL) {
+        return;
+    }
+#endif
     struct command command = {.kind = CMD_LOAD, .u.load = row};
     core_step(loader->core, &loader->input, &command, &loader->fx);
     effects_reset(&loader->fx);
@@ -124,6 +161,9 @@ static struct core *load(struct writer *w, int64_t now_ms)
     struct loader loader = {.w = w, .input = {.now_ms = now_ms}};
     coordinator__seed(loader.input.seed);
     loader.core = core_new(&w->c->options.config, loader.input.seed[0]);
+#ifdef CAPSTAN_PLANTED_BUGS
+    plant_in_core(loader.core);
+#endif
     enum err err = store_load(w->store, load_one, &loader, &w->e);
     effects_deinit(&loader.fx);
     store_close(loader.second);
@@ -132,6 +172,27 @@ static struct core *load(struct writer *w, int64_t now_ms)
         return NULL;
     }
     return loader.core;
+}
+
+/*
+ * While one of an earlier release led, the schema was left as that one knows it. Now it is brought up to date: nobody else
+ * writes, and those of earlier releases that stand by do not lead any more.
+ */
+static enum err update_schema(struct writer *w)
+{
+    struct migration_status status = {0};
+    enum err err = store_schema(w->store, &status, &w->e);
+    if (err != ERR_OK || status.current >= status.newest) {
+        return err;
+    }
+    err = store_migrate(w->store, STORE_NEWEST, &w->e);
+    if (err == ERR_OK && w->c->options.on_schema != NULL) {
+        w->c->options.on_schema(w->c->options.context, status.current, status.newest);
+    }
+    if (err != ERR_OK && err != ERR_UNAVAILABLE) {
+        (void)!store_resign(w->store, &w->fence, NULL); /* perhaps another one is allowed to do it */
+    }
+    return err;
 }
 
 /* The lock is held. */
@@ -210,7 +271,7 @@ static bool stand(struct writer *w)
         w->retry_ms = RETRY_MS_MIN;
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
         int64_t offset_ms = leader.now_ms - clock_mono_ms();
-        struct core *core = load(w, leader.now_ms);
+        struct core *core = update_schema(w) == ERR_OK ? load(w, leader.now_ms) : NULL;
         asked_mono_ms = clock_mono_ms();
         if (core == NULL) {
             back_off(w);
@@ -229,7 +290,7 @@ static bool stand(struct writer *w)
         if (options->must_lead) {
             give_up(w);
         }
-        int64_t wait_ms = leader.expires_in_ms > w->ttl_ms / 3 ? w->ttl_ms / 3 : leader.expires_in_ms + 1;
+        int64_t wait_ms = leader.expires_in_ms < STAND_BY_MS_MAX ? leader.expires_in_ms + 1 : STAND_BY_MS_MAX;
         nap(w, wait_ms > RETRY_MS_MIN ? wait_ms : RETRY_MS_MIN);
     } else {
         back_off(w);
@@ -295,6 +356,13 @@ static void renew(struct writer *w)
 }
 
 /* Removes a little of what is too old, when there is nothing else to do. */
+/* When nothing is left to prune, the next look need not be soon; but what is kept for seconds is not kept for minutes. */
+static int64_t prune_pause_ms(const struct writer *w)
+{
+    int64_t ms = w->c->options.history_ttl_ms / 10;
+    return ms < PRUNE_PAUSE_MS_MIN ? PRUNE_PAUSE_MS_MIN : ms > PRUNE_PAUSE_MS_MAX ? PRUNE_PAUSE_MS_MAX : ms;
+}
+
 static void prune(struct writer *w, int64_t leader_now_ms)
 {
     bool more = false;
@@ -303,8 +371,7 @@ static void prune(struct writer *w, int64_t leader_now_ms)
     if (err == ERR_FENCED) {
         lose(w, err);
     }
-    int64_t pause_ms = err == ERR_OK && more ? PRUNE_MORE_MS : PRUNE_PAUSE_MS * 60;
-    w->prune_at_mono_ms = clock_mono_ms() + pause_ms;
+    w->prune_at_mono_ms = clock_mono_ms() + (err == ERR_OK && more ? PRUNE_MORE_MS : prune_pause_ms(w));
 }
 
 /* Commits and renews until the loop lets go of the core. */
@@ -348,7 +415,7 @@ void *coordinator__writer(void *coordinator)
 {
     struct coordinator *c = coordinator;
     struct writer w = {.c = c, .retry_ms = RETRY_MS_MIN, .ttl_ms = c->options.leader_ttl_ms};
-    w.prune_at_mono_ms = clock_mono_ms() + PRUNE_PAUSE_MS;
+    w.prune_at_mono_ms = clock_mono_ms() + PRUNE_PAUSE_MS_MIN;
     while (!is_stopping(&w)) {
         if (w.store == NULL && store_open(c->options.store_url, &w.store, &w.e) != ERR_OK) {
             w.store = NULL;

@@ -11,7 +11,7 @@ struct setting {
 };
 
 static const struct setting settings[] = {
-#define CORE_CONFIG_ROW(name, def, lo, hi) {#name, offsetof(struct core_config, name), def, lo, hi},
+#define CORE_CONFIG_ROW(name, def, lo, hi, help) {#name, offsetof(struct core_config, name), def, lo, hi},
     CORE_CONFIG_TABLE(CORE_CONFIG_ROW)
 #undef CORE_CONFIG_ROW
 };

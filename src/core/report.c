@@ -162,7 +162,7 @@ static enum refusal take_one(struct core *core, const struct cmd_report *cmd, co
     if (refusal == REFUSE_NONE) {
         refusal = worker_speak(core, cmd->worker_id, cmd->incarnation, &worker);
     }
-    if (refusal == REFUSE_NONE && task->u.lease->worker != worker) {
+    if (refusal == REFUSE_NONE && task->u.lease->worker != worker && !BUG(core, accept_stale_token)) {
         refusal = REFUSE_WRONG_WORKER;
     }
 #ifdef CAPSTAN_PLANTED_BUGS

@@ -2,8 +2,9 @@
  * duck.h - DuckDB behind a dozen functions; nobody else knows its header.
  *
  * The library is opened at the first use (duck_open), so that a process that never touches SQL does not pay for it. It is
- * looked for in the file that CAPSTAN_DUCKDB names, and only there if that is set; else beside the program, in ../lib
- * from there, and in the folder where `./dev setup` puts it for programs under build/.
+ * looked for in the file that CAPSTAN_DUCKDB names, and only there if that is set; else beside the program, in
+ * ../lib/capstan and ../lib from there, in the folder where `./dev setup` puts it for programs under build/, and in
+ * /usr/local/lib/capstan and /usr/lib/capstan.
  *
  * An instance is a database in memory with its own settings and threads; workers have one for fragments and a small one
  * for planning. A connection runs one statement at a time.

@@ -21,11 +21,18 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct error load_error; /* written once, by load */
 static char engine[128];
 
-/* Where the library may lie, seen from the folder of the program. The last is for programs under build/VARIANT/bin. */
+/*
+ * Where the library may lie, seen from the folder of the program: beside it; where `make install` puts it, which comes
+ * before the place of a library that somebody else has installed; for programs under build/VARIANT/bin. The last two are
+ * for workers that others have linked, and that may lie anywhere.
+ */
 static const char *const places[] = {
     "libduckdb.so",
+    "../lib/capstan/libduckdb.so",
     "../lib/libduckdb.so",
     "../../../.cache/duckdb/lib/libduckdb.so",
+    "/usr/local/lib/capstan/libduckdb.so",
+    "/usr/lib/capstan/libduckdb.so",
 };
 
 /* The folder of the running program, with a slash at its end; "" if nobody knows. */
@@ -52,7 +59,7 @@ static void *open_library(struct error *e)
     program_folder(folder, sizeof(folder));
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
         char path[PATH_MAX + 64];
-        (void)snprintf(path, sizeof(path), "%s%s", folder, places[i]);
+        (void)snprintf(path, sizeof(path), "%s%s", places[i][0] == '/' ? "" : folder, places[i]);
         if (access(path, R_OK) != 0) {
             continue;
         }
@@ -62,8 +69,9 @@ static void *open_library(struct error *e)
         }
         return library;
     }
-    (void)error_set(e, ERR_UNAVAILABLE, "DuckDB's library, libduckdb.so, is not beside the program nor in ../lib");
-    error_hint(e, "set CAPSTAN_DUCKDB to the file, or build with ./dev build, which fetches it");
+    (void)error_set(e, ERR_UNAVAILABLE,
+                    "DuckDB's library, libduckdb.so, is not beside the program nor in ../lib/capstan");
+    error_hint(e, "set CAPSTAN_DUCKDB to the file; the package and 'make install' bring it, ./dev build fetches it");
     return NULL;
 }
 

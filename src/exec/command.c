@@ -33,6 +33,9 @@
 /* How often a waiting command looks whether its stop has become urgent. */
 #define GRACE_TICK_MS 50
 
+/* How often it looks whether it may run for longer, if its time is limited from outside. */
+#define LIMIT_TICK_MS 100
+
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum file { FILE_STDIN, FILE_STDOUT, FILE_STDERR, FILE_COUNT };
@@ -111,8 +114,8 @@ static bool open_files(const struct command *command, struct files *files)
     return is_good;
 }
 
-/* Reads what is there, at most `max` bytes; closes the pipe at its end. */
-static void read_pipe(int *fd, struct tail *tail, size_t max)
+/* Reads what is there, at most about `max` bytes; closes the pipe at its end. Returns how much there was. */
+static size_t read_pipe(int *fd, struct tail *tail, size_t max)
 {
     char bytes[READ_BYTES];
     size_t total = 0;
@@ -124,8 +127,18 @@ static void read_pipe(int *fd, struct tail *tail, size_t max)
         } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
             close_fd(fd);
         } else if (errno == EAGAIN) {
-            return;
+            break;
         }
+    }
+    return total;
+}
+
+/* A program that writes more than it may is not asked to stop, for it would go on writing meanwhile. */
+static void check_output(const struct process *process, uint64_t max, struct command_output *output)
+{
+    if (max > 0 && output->n_bytes > max && !output->is_too_much) {
+        output->is_too_much = true;
+        process_signal(process, SIGKILL);
     }
 }
 
@@ -163,14 +176,26 @@ static int press(const struct process *process, const struct exec_task *task, co
     return left_ms < GRACE_TICK_MS ? (int)left_ms : GRACE_TICK_MS;
 }
 
-/* Serves the program until it has ended. */
+/* Tells the guard how long the program may run, if that has changed. Returns how long poll may wait. */
+static int pass_limit_on(const struct process *process, const struct exec_stop *stop, int64_t *told_ms, int wait_ms)
+{
+    int64_t limit_ms = exec_stop_limit(stop);
+    if (limit_ms != *told_ms) {
+        process_move_limit(process, limit_ms);
+        *told_ms = limit_ms;
+    }
+    return limit_ms != 0 && (wait_ms < 0 || wait_ms > LIMIT_TICK_MS) ? LIMIT_TICK_MS : wait_ms;
+}
+
+/* Serves the program until it has ended. `output_max` 0: it may write as much as it likes. */
 static void attend(struct process *process, const struct exec_task *task, struct exec_stop *stop, int stop_fd,
-                   struct files *files, struct command_output *output)
+                   uint64_t output_max, struct files *files, struct command_output *output)
 {
     struct ending ending = {0};
     bool has_ended = false;
+    int64_t told_ms = 0;
     while (!has_ended) {
-        int wait_ms = press(process, task, stop, &ending);
+        int wait_ms = pass_limit_on(process, stop, &told_ms, press(process, task, stop, &ending));
         struct pollfd wait[] = {
             {.fd = process->fd, .events = POLLIN},
             {.fd = files->pipes[0], .events = POLLIN},
@@ -183,15 +208,17 @@ static void attend(struct process *process, const struct exec_task *task, struct
         has_ended = wait[0].revents != 0;
         for (int i = 0; i < 2; i++) {
             if (wait[1 + i].revents != 0) {
-                read_pipe(&files->pipes[i], &output->streams[i], READ_BYTES);
+                output->n_bytes += read_pipe(&files->pipes[i], &output->streams[i], READ_BYTES);
             }
         }
+        check_output(process, output_max, output);
     }
     output->was_stopped = ending.is_asked;
     output->exit = process_end(process);
     for (int i = 0; i < 2; i++) {
-        read_pipe(&files->pipes[i], &output->streams[i], REST_BYTES_MAX);
+        output->n_bytes += read_pipe(&files->pipes[i], &output->streams[i], REST_BYTES_MAX);
     }
+    output->is_too_much = output_max > 0 && output->n_bytes > output_max;
 }
 
 /* Errors of exec that say something about the program, and not about this worker at this moment. */
@@ -230,6 +257,7 @@ static void explain(const struct command_executor *executor, const struct comman
     case STEP_START:
     case STEP_GUARD:
     case STEP_FILES:
+    case STEP_LIMITS:
         exec_fail(out, false, "cannot start a process: %s", why);
         break;
     }
@@ -247,19 +275,23 @@ static void run_process(const struct command_executor *executor, const struct ex
         return;
     }
     struct process_plan plan = {.guard = executor->guard,
+                                .until_ms = exec_stop_limit(stop),
                                 .argv = command->argv,
                                 .environment = command->environment,
                                 .paths = command->paths,
                                 .work_dir = executor->work_dir,
                                 .cwd = command->cwd};
     memcpy(plan.files, files.child, sizeof(plan.files));
+    struct process_limit limits[COMMAND_LIMITS];
+    plan.n_limits = command__process_limits(&command->limits, limits);
+    plan.limits = limits;
     struct process process;
     struct process_failure failure;
     if (process_start(&plan, &process, &failure)) {
         for (int i = 0; i < FILE_COUNT; i++) {
             close_fd(&files.child[i]);
         }
-        attend(&process, task, stop, stop_fd, &files, &output);
+        attend(&process, task, stop, stop_fd, command->limits.max[COMMAND_OUTPUT], &files, &output);
         command__judge(command, &output, out);
     } else {
         explain(executor, command, &failure, out);
@@ -338,6 +370,7 @@ struct executor *executor_command(const struct exec_options *options)
     executor->base = (struct executor){.name = "command", .run = run_command, .close = close_command};
     executor->work_dir = absolute_path(options->work_dir);
     executor->environment = mem_calloc((size_t)options->n_pass_env + DEFAULTS + 1, sizeof(char *));
+    executor->limits = options->command_limits;
     set_variable(executor, "PATH", DEFAULT_PATH);
     set_variable(executor, "HOME", executor->work_dir != NULL ? executor->work_dir : "/");
     set_variable(executor, "LANG", "C.UTF-8");

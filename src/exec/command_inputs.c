@@ -206,7 +206,8 @@ bool command__read(const struct command_executor *executor, const struct exec_ta
         .executor = executor, .task = task, .inputs = inputs, .arena = arena, .command = command, .out = out};
     *command = (struct command){0};
     if (!read_argv(&r) || !read_environment(&r) || !exec__text_member(inputs, "cwd", &command->cwd, out) ||
-        !read_stdin(&r) || !read_exit_codes(&r)) {
+        !read_stdin(&r) || !read_exit_codes(&r) ||
+        !command__read_limits(&executor->limits, inputs, &command->limits, out)) {
         return false;
     }
     list_paths(&r);

@@ -90,12 +90,16 @@ static void write_failure(const struct command *command, const struct command_ou
     bool not_retryable = is_listed(command->no_retry_exit_codes, exit_code_of(ended));
     struct exec_span line = last_line(&output->streams[1]);
     const char *colon = line.n > 0 ? ": " : "";
+    struct buf with = {0};
+    buf_append(&with, NULL, 0);
+    command__tell_limits(&command->limits, &with);
     if (ended.is_signaled) {
-        exec_fail(out, not_retryable, "killed by signal %d (SIG%s)%s%.*s", ended.code, signal_name(ended.code), colon,
-                  (int)line.n, line.data);
+        exec_fail(out, not_retryable, "killed by signal %d (SIG%s)%s%.*s%s", ended.code, signal_name(ended.code), colon,
+                  (int)line.n, line.data, with.data);
     } else {
-        exec_fail(out, not_retryable, "exit code %d%s%.*s", ended.code, colon, (int)line.n, line.data);
+        exec_fail(out, not_retryable, "exit code %d%s%.*s%s", ended.code, colon, (int)line.n, line.data, with.data);
     }
+    buf_deinit(&with);
 }
 
 void command__judge(const struct command *command, struct command_output *output, struct exec_outcome *out)
@@ -105,6 +109,8 @@ void command__judge(const struct command *command, struct command_output *output
     write_result(output, &out->result);
     if (output->was_stopped) {
         exec_fail(out, false, "stopped");
+    } else if (command__judge_limits(&command->limits, output, out)) {
+        /* that is the outcome */
     } else if (output->exit.is_signaled || output->exit.code != 0) {
         write_failure(command, output, out);
     } else {

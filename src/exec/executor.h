@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "exec/command_limits.h"
 
 enum stop_reason { STOP_NONE, STOP_TIMEOUT, STOP_CANCELED, STOP_LEASE_LOST, STOP_SHUTDOWN };
 
@@ -41,6 +42,12 @@ bool exec_stop_is_urgent(const struct exec_stop *stop);
  * wait cost none, and owned by the stop. -1 if the process has no descriptor left.
  */
 int exec_stop_fd(struct exec_stop *stop);
+/*
+ * When what runs must be gone, in monotonic milliseconds, also if this process cannot see to it because it is halted; 0:
+ * there is no such time. The worker moves it; an executor whose work could go on without this process asks for it.
+ */
+void exec_stop_set_limit(struct exec_stop *stop, int64_t limit_ms);
+int64_t exec_stop_limit(const struct exec_stop *stop);
 /* Waits until it is fired or the time is over. True if it is fired. */
 bool exec_stop_wait(struct exec_stop *stop, int64_t ms);
 
@@ -170,6 +177,7 @@ struct exec_options {
     uint32_t n_pass_env;
     bool http_deny_private;
     const char *work_dir; /* where commands run unless they say otherwise; NULL: where the worker runs */
+    struct command_limits command_limits;
 };
 
 /*

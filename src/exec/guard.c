@@ -10,17 +10,24 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "exec/child.h"
+
+/* A group that lives. */
+struct group {
+    pid_t pid;
+    int64_t until_ms; /* when it is killed; 0: never */
+};
 
 struct guard {
     pthread_rwlock_t process; /* guards `pid` and `fd`; held for reading while a command starts */
     pid_t pid;                /* 0: none */
     int fd;                   /* our end of the socket; -1: none */
     pthread_mutex_t mutex;    /* guards what follows; taken after `process` */
-    pid_t *groups;            /* that live */
+    struct group *groups;
     uint32_t count;
     uint32_t cap;
 };
@@ -30,30 +37,62 @@ struct guard {
 /* How long the guard waits for commands that were about to start when the worker died. */
 #define LAST_WORDS_MS 1000
 
+/* The longest that the guard waits at a time for the next limit. */
+#define POLL_MS_MAX 60000
+
 struct watch {
-    pid_t groups[GUARD_GROUPS_MAX];
+    struct group groups[GUARD_GROUPS_MAX];
     uint32_t count;
 };
 
-CHILD_SIDE static void drop_group(struct watch *watch, pid_t group)
+/* Where the group is; `count` if it is not there. */
+CHILD_SIDE static uint32_t find_group(const struct group *groups, uint32_t count, pid_t pid)
 {
-    for (uint32_t i = 0; i < watch->count; i++) {
-        if (watch->groups[i] == group) {
-            watch->groups[i] = watch->groups[--watch->count];
-            return;
-        }
+    uint32_t i = 0;
+    while (i < count && groups[i].pid != pid) {
+        i++;
     }
+    return i;
 }
 
 CHILD_SIDE static void take_message(struct watch *watch, const struct guard_message *message, bool is_alone)
 {
-    if (message->kind == GUARD_DROP) {
-        drop_group(watch, message->group);
+    uint32_t i = find_group(watch->groups, watch->count, message->group);
+    if (message->kind == GUARD_DROP && i < watch->count) {
+        watch->groups[i] = watch->groups[--watch->count];
+    } else if (message->kind == GUARD_UNTIL && i < watch->count) {
+        watch->groups[i].until_ms = message->until_ms;
     } else if (message->kind == GUARD_ADD && is_alone) {
         kill(-message->group, SIGKILL);
     } else if (message->kind == GUARD_ADD && watch->count < GUARD_GROUPS_MAX) {
-        watch->groups[watch->count++] = message->group;
+        watch->groups[watch->count++] = (struct group){.pid = message->group, .until_ms = message->until_ms};
     }
+}
+
+CHILD_SIDE static int64_t mono_ms(void)
+{
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Kills those whose time is over. Returns how long nothing has to be done, for poll. */
+CHILD_SIDE static int kill_due(struct watch *watch)
+{
+    int64_t now_ms = mono_ms();
+    int64_t next_ms = INT64_MAX;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        struct group *group = &watch->groups[i];
+        if (group->until_ms != 0 && group->until_ms <= now_ms) {
+            kill(-group->pid, SIGKILL);
+            group->until_ms = 0;
+        }
+        if (group->until_ms != 0 && group->until_ms < next_ms) {
+            next_ms = group->until_ms;
+        }
+    }
+    int64_t left_ms = next_ms == INT64_MAX ? -1 : next_ms - now_ms;
+    return left_ms > POLL_MS_MAX ? POLL_MS_MAX : (int)left_ms;
 }
 
 /* Reads all messages that are there. False when there will be none any more. */
@@ -84,12 +123,12 @@ CHILD_SIDE static void keep_watch(struct watch *watch, int fd, int worker, bool 
     struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = worker, .events = POLLIN}};
     bool is_open = take_messages(watch, fd, false);
     while (is_open && !is_alone) {
-        poll(wait, 2, -1);
+        poll(wait, 2, kill_due(watch));
         is_alone = wait[1].revents != 0;
         is_open = take_messages(watch, fd, false);
     }
     for (uint32_t i = 0; i < watch->count; i++) {
-        kill(-watch->groups[i], SIGKILL);
+        kill(-watch->groups[i].pid, SIGKILL);
     }
     while (is_open && poll(wait, 1, LAST_WORDS_MS) > 0) {
         is_open = take_messages(watch, fd, true);
@@ -116,10 +155,11 @@ CHILD_SIDE static void guard_main(int fd, pid_t worker_pid)
 /* The worker's side. */
 
 /* Sends whole or not at all; a guard that is gone is noticed at the next start. */
-static void tell(const struct guard *guard, enum guard_kind kind, pid_t group)
+static void tell(const struct guard *guard, enum guard_kind kind, const struct group *group)
 {
-    struct guard_message message = {.kind = (int32_t)kind, .group = group};
-    while (send(guard->fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    struct guard_message message = {.kind = (int32_t)kind, .group = group->pid, .until_ms = group->until_ms};
+    int flags = MSG_NOSIGNAL | (kind == GUARD_UNTIL ? MSG_DONTWAIT : 0);
+    while (send(guard->fd, &message, sizeof(message), flags) < 0 && errno == EINTR) {
     }
 }
 
@@ -159,7 +199,7 @@ static void start_guard(struct guard *guard)
     guard->pid = pid;
     guard->fd = pair[0];
     for (uint32_t i = 0; i < guard->count; i++) {
-        tell(guard, GUARD_ADD, guard->groups[i]);
+        tell(guard, GUARD_ADD, &guard->groups[i]);
     }
 }
 
@@ -211,7 +251,7 @@ void guard_free(struct guard *guard)
     }
     ASSERT(guard->count == 0);
     if (guard->pid != 0) {
-        tell(guard, GUARD_END, 0);
+        tell(guard, GUARD_END, &(struct group){0});
         bury_guard(guard);
     }
     mem_free(guard->groups);
@@ -237,13 +277,28 @@ int guard_starts(struct guard *guard)
     return is_full ? -1 : guard->fd;
 }
 
-void guard_started(struct guard *guard, pid_t group)
+void guard_started(struct guard *guard, pid_t group, int64_t until_ms)
 {
     if (group != 0) {
         pthread_mutex_lock(&guard->mutex);
-        guard->groups = mem_grow(guard->groups, &guard->cap, guard->count + 1, sizeof(pid_t));
-        guard->groups[guard->count++] = group;
+        guard->groups = mem_grow(guard->groups, &guard->cap, guard->count + 1, sizeof(*guard->groups));
+        guard->groups[guard->count++] = (struct group){.pid = group, .until_ms = until_ms};
         pthread_mutex_unlock(&guard->mutex);
+    }
+    pthread_rwlock_unlock(&guard->process);
+}
+
+void guard_move(struct guard *guard, pid_t group, int64_t until_ms)
+{
+    pthread_rwlock_rdlock(&guard->process);
+    pthread_mutex_lock(&guard->mutex);
+    uint32_t i = find_group(guard->groups, guard->count, group);
+    if (i < guard->count) {
+        guard->groups[i].until_ms = until_ms; /* the next guard is told so, if this one is gone */
+    }
+    pthread_mutex_unlock(&guard->mutex);
+    if (guard->fd >= 0) {
+        tell(guard, GUARD_UNTIL, &(struct group){.pid = group, .until_ms = until_ms});
     }
     pthread_rwlock_unlock(&guard->process);
 }
@@ -252,15 +307,13 @@ void guard_drop(struct guard *guard, pid_t group)
 {
     pthread_rwlock_rdlock(&guard->process);
     pthread_mutex_lock(&guard->mutex);
-    for (uint32_t i = 0; i < guard->count; i++) {
-        if (guard->groups[i] == group) {
-            guard->groups[i] = guard->groups[--guard->count];
-            break;
-        }
+    uint32_t i = find_group(guard->groups, guard->count, group);
+    if (i < guard->count) {
+        guard->groups[i] = guard->groups[--guard->count];
     }
     pthread_mutex_unlock(&guard->mutex);
     if (guard->fd >= 0) {
-        tell(guard, GUARD_DROP, group);
+        tell(guard, GUARD_DROP, &(struct group){.pid = group});
     }
     pthread_rwlock_unlock(&guard->process);
 }

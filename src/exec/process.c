@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,9 +43,9 @@ CHILD_SIDE static void give_up(struct birth *birth, enum process_step step)
     _exit(127);
 }
 
-CHILD_SIDE static bool tell_guard(int fd)
+CHILD_SIDE static bool tell_guard(int fd, int64_t until_ms)
 {
-    struct guard_message message = {.kind = GUARD_ADD, .group = getpid()};
+    struct guard_message message = {.kind = GUARD_ADD, .group = getpid(), .until_ms = until_ms};
     return send(fd, &message, sizeof(message), MSG_NOSIGNAL) == sizeof(message);
 }
 
@@ -74,13 +75,29 @@ CHILD_SIDE static void become_program(const struct process_plan *plan)
     errno = telling;
 }
 
-/* Limits on processor time, memory and files, once tasks can ask for them, are set before become_program. */
+CHILD_SIDE static bool set_limits(const struct process_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_limits; i++) {
+        const struct process_limit *limit = &plan->limits[i];
+        struct rlimit now;
+        if (getrlimit((__rlimit_resource_t)limit->resource, &now) != 0) {
+            return false;
+        }
+        now.rlim_max = limit->hard < now.rlim_max ? limit->hard : now.rlim_max;
+        now.rlim_cur = limit->soft < now.rlim_max ? limit->soft : now.rlim_max;
+        if (setrlimit((__rlimit_resource_t)limit->resource, &now) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 CHILD_SIDE static int child_main(void *argument)
 {
     struct birth *birth = argument;
     const struct process_plan *plan = birth->plan;
     setsid();
-    if (!tell_guard(birth->guard_fd)) {
+    if (!tell_guard(birth->guard_fd, plan->until_ms)) {
         give_up(birth, STEP_GUARD);
     }
     child_reset_signals();
@@ -92,6 +109,9 @@ CHILD_SIDE static int child_main(void *argument)
     }
     if (plan->cwd != NULL && chdir(plan->cwd) != 0) {
         give_up(birth, STEP_CWD);
+    }
+    if (!set_limits(plan)) {
+        give_up(birth, STEP_LIMITS);
     }
     sigset_t none;
     sigemptyset(&none);
@@ -142,7 +162,7 @@ bool process_start(const struct process_plan *plan, struct process *out, struct 
     } else {
         pid = give_birth(birth, &fd);
     }
-    guard_started(plan->guard, pid > 0 ? pid : 0);
+    guard_started(plan->guard, pid > 0 ? pid : 0, plan->until_ms);
     struct process_failure failure = birth->failure;
     munmap(pages, sizeof(struct birth));
     if (failure.code == 0) {
@@ -156,6 +176,11 @@ bool process_start(const struct process_plan *plan, struct process *out, struct 
     }
     *out_failure = failure;
     return false;
+}
+
+void process_move_limit(const struct process *process, int64_t until_ms)
+{
+    guard_move(process->guard, process->pid, until_ms);
 }
 
 void process_signal(const struct process *process, int signal)

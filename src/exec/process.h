@@ -13,23 +13,34 @@
 #define CAPSTAN_EXEC_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/check.h"
 #include "exec/guard.h"
 
+/* What the program may use of something that setrlimit bounds, or less if this process may not give so much. */
+struct process_limit {
+    int resource;
+    uint64_t soft;
+    uint64_t hard;
+};
+
 struct process_plan {
     struct guard *guard;
+    int64_t until_ms;         /* when the guard kills it, in monotonic milliseconds; 0: never */
     char *const *argv;        /* ends with NULL, as all lists here */
     char *const *environment; /* NAME=VALUE */
     const char *const *paths; /* the first of these that exists and may be run is the program */
     const char *work_dir;     /* entered first; NULL: stays where it is */
     const char *cwd;          /* entered then; NULL: stays there */
     int files[3];             /* what becomes 0, 1 and 2 */
+    const struct process_limit *limits;
+    uint32_t n_limits;
 };
 
 /* What a new process does, in this order, and where it may fail. */
-enum process_step { STEP_START, STEP_GUARD, STEP_FILES, STEP_WORK_DIR, STEP_CWD, STEP_EXEC };
+enum process_step { STEP_START, STEP_GUARD, STEP_FILES, STEP_WORK_DIR, STEP_CWD, STEP_LIMITS, STEP_EXEC };
 
 struct process_failure {
     enum process_step step;
@@ -44,6 +55,9 @@ struct process {
 
 /* Starts it. False, with the reason, if the program does not run; then nothing is left of it. */
 MUST_USE bool process_start(const struct process_plan *plan, struct process *out, struct process_failure *out_failure);
+
+/* It may run until then, in monotonic milliseconds: the guard kills it at that time. Does not block. */
+void process_move_limit(const struct process *process, int64_t until_ms);
 
 /* Sends the signal to all of the group. */
 void process_signal(const struct process *process, int signal);

@@ -19,6 +19,7 @@
 struct exec_stop {
     atomic_int reason;
     atomic_bool is_urgent;
+    atomic_int_least64_t limit_ms;
     pthread_mutex_t mutex; /* guards `fd`; held while `reason` changes, so that a waiter misses nothing */
     pthread_cond_t fired;
     int fd; /* -1: nobody has asked for it */
@@ -29,6 +30,7 @@ struct exec_stop *exec_stop_new(void)
     struct exec_stop *stop = mem_alloc(sizeof(*stop));
     atomic_init(&stop->reason, STOP_NONE);
     atomic_init(&stop->is_urgent, false);
+    atomic_init(&stop->limit_ms, 0);
     pthread_mutex_init(&stop->mutex, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -85,6 +87,16 @@ enum stop_reason exec_stop_reason(const struct exec_stop *stop)
 bool exec_stop_is_urgent(const struct exec_stop *stop)
 {
     return atomic_load(&stop->is_urgent);
+}
+
+void exec_stop_set_limit(struct exec_stop *stop, int64_t limit_ms)
+{
+    atomic_store(&stop->limit_ms, limit_ms);
+}
+
+int64_t exec_stop_limit(const struct exec_stop *stop)
+{
+    return atomic_load(&stop->limit_ms);
 }
 
 int exec_stop_fd(struct exec_stop *stop)

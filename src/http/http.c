@@ -13,9 +13,7 @@
 
 #define BODY_BYTES_MAX (1024 * 1024)
 #define CONNECTIONS_MAX 256
-#define IDLE_SECONDS 60
 #define PULSE_MS 15000
-#define CONNECTION_BYTES ((size_t)96 * 1024) /* of memory for one: headers, and what is on its way out */
 
 /* ---- routes ---- */
 
@@ -77,9 +75,13 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const struct htt
     if (response != NULL) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
         (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL,
+                                      answer->caching != NULL ? answer->caching : "no-store");
         if (answer->header != NULL) {
             (void)MHD_add_response_header(response, answer->header, answer->header_value);
+        }
+        for (const struct http_header *more = answer->headers; more != NULL && more->name != NULL; more++) {
+            (void)MHD_add_response_header(response, more->name, more->value);
         }
         result = MHD_queue_response(connection, (unsigned)answer->status, response);
         MHD_destroy_response(response);
@@ -87,9 +89,20 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const struct htt
     return result;
 }
 
+static enum MHD_Result send_fixed(struct MHD_Connection *connection, struct http_answer *answer)
+{
+    buf_deinit(&answer->body);
+    return queue(
+        connection, answer,
+        MHD_create_response_from_buffer(answer->n_fixed, (void *)(uintptr_t)answer->fixed, MHD_RESPMEM_PERSISTENT));
+}
+
 /* Takes the body over: it is freed when it has been sent. */
 static enum MHD_Result send_answer(struct MHD_Connection *connection, struct http_answer *answer)
 {
+    if (answer->fixed != NULL) {
+        return send_fixed(connection, answer);
+    }
     if (answer->body.data == NULL) {
         buf_text(&answer->body, "");
     }
@@ -151,7 +164,7 @@ static void drop_body(struct http_request *request)
 static void take_piece(struct http_request *request, const char *piece, size_t n)
 {
     struct http_server *server = request->server;
-    if (request->is_too_long || request->is_too_much) {
+    if (request->is_too_long || request->is_too_much || request->is_unwanted) {
         return; /* read to its end, so that the client sees the answer */
     }
     buf_append(&request->body, piece, n);
@@ -167,8 +180,8 @@ static void take_piece(struct http_request *request, const char *piece, size_t n
  * Called first with the head of a request, then for each piece of its body, then once more: then it is complete. For
  * deferred ones again, when their connection has been resumed.
  */
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
-                                  const char *version, const char *piece, size_t *n, void **state)
+enum MHD_Result http__on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                                 const char *version, const char *piece, size_t *n, void **state)
 {
     struct http_request *request = *state;
     UNUSED(version);
@@ -177,7 +190,10 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         request->server = context;
         request->connection = connection;
         request->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
+        request->path = url;
         *state = request;
+        request->is_unwanted =
+            request->server->wants_body != NULL && !request->server->wants_body(request->server->context, request);
         return MHD_YES;
     }
     if (*n > 0) {
@@ -197,8 +213,8 @@ void http__request_free(struct http_request *request)
     mem_free(request);
 }
 
-static void on_completed(void *context, struct MHD_Connection *connection, void **state,
-                         enum MHD_RequestTerminationCode why)
+void http__on_completed(void *context, struct MHD_Connection *connection, void **state,
+                        enum MHD_RequestTerminationCode why)
 {
     struct http_request *request = *state;
     UNUSED(context);
@@ -238,6 +254,29 @@ const void *http_request_body(const struct http_request *request, size_t *out_n)
 {
     *out_n = request->body.n;
     return request->body.data;
+}
+
+const char *http_request_peer(struct http_request *request)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info != NULL ? info->client_addr : NULL;
+    char host[INET6_ADDRSTRLEN] = "";
+    if (request->peer[0] != '\0') {
+        return request->peer;
+    }
+    if (address != NULL && address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+        (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(request->peer, sizeof request->peer, "ipv4:%s:%u", host, (unsigned)ntohs(v4->sin_port));
+    } else if (address != NULL && address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+        (void)inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(request->peer, sizeof request->peer, "ipv6:[%s]:%u", host, (unsigned)ntohs(v6->sin6_port));
+    } else {
+        snprintf(request->peer, sizeof request->peer, "unknown");
+    }
+    return request->peer;
 }
 
 struct query_walk {
@@ -289,27 +328,6 @@ static void write_address(struct http_server *server, const char *listen)
              info == NULL ? 0u : (unsigned)info->port);
 }
 
-static struct MHD_Daemon *start_daemon(struct http_server *server, const struct http_server_options *options,
-                                       const struct addrinfo *address)
-{
-    bool has_tls = options->tls_cert_pem != NULL;
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                     (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0) | (has_tls ? MHD_USE_TLS : 0);
-    intptr_t threads = options->threads > 1 ? (intptr_t)options->threads : 0; /* a pool of one is no pool */
-    intptr_t connections = options->connections_max > 0 ? (intptr_t)options->connections_max : CONNECTIONS_MAX;
-    struct MHD_OptionItem items[] = {
-        {MHD_OPTION_CONNECTION_LIMIT, connections, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, NULL},
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)CONNECTION_BYTES, NULL},
-        {MHD_OPTION_THREAD_POOL_SIZE, threads, NULL},
-        {has_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)(uintptr_t)options->tls_cert_pem},
-        {has_tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)(uintptr_t)options->tls_key_pem},
-        {MHD_OPTION_END, 0, NULL},
-    };
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR, address->ai_addr,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
-}
-
 static struct http_server *server_new(const struct http_server_options *options)
 {
     struct http_server *server = mem_calloc(1, sizeof *server);
@@ -317,8 +335,11 @@ static struct http_server *server_new(const struct http_server_options *options)
     server->routes = options->routes;
     server->n_routes = options->n_routes;
     server->context = options->context;
+    server->wants_body = options->wants_body;
     server->body_bytes_max = options->body_bytes_max > 0 ? options->body_bytes_max : BODY_BYTES_MAX;
     server->bodies_bytes_max = options->bodies_bytes_max;
+    server->threads = options->threads > 1 ? (intptr_t)options->threads : 0; /* a pool of one is no pool */
+    server->connections_max = options->connections_max > 0 ? (intptr_t)options->connections_max : CONNECTIONS_MAX;
     server->pulse_ms = options->pulse_ms > 0 ? options->pulse_ms : PULSE_MS;
     list_init(&server->streams);
     pthread_mutex_init(&server->lock, NULL);
@@ -345,7 +366,10 @@ enum err http_server_open(const struct http_server_options *options, struct http
     }
     ASSERT(address != NULL);
     struct http_server *server = server_new(options);
-    server->daemon = start_daemon(server, options, address);
+    server->is_ipv6 = address->ai_family == AF_INET6;
+    server->has_tls = options->tls_cert_pem != NULL;
+    struct http__tls tls = {options->tls_cert_pem, options->tls_key_pem};
+    server->daemon = http__daemon_start(server, &tls, address->ai_addr, -1);
     freeaddrinfo(address);
     if (server->daemon == NULL) {
         server_free(server);
@@ -380,12 +404,12 @@ void http_server_close(struct http_server *server)
         pthread_cond_wait(&server->changed, &server->lock);
     }
     pthread_mutex_unlock(&server->lock);
-    MHD_stop_daemon(server->daemon);
+    pthread_join(server->pulse, NULL);
+    http__daemons_stop(server);
     pthread_mutex_lock(&server->lock);
     while (server->n_held > 0) {
         pthread_cond_wait(&server->changed, &server->lock);
     }
     pthread_mutex_unlock(&server->lock);
-    pthread_join(server->pulse, NULL);
     server_free(server);
 }

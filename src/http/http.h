@@ -31,15 +31,30 @@
 struct http_server;
 struct http_request;
 
+struct http_header {
+    const char *name;
+    const char *value;
+};
+
 struct http_answer {
     int status;         /* 200 unless the handler says otherwise */
     const char *type;   /* a constant; "text/plain; charset=utf-8" unless the handler says otherwise */
     struct buf body;    /* the server's to free */
     const char *header; /* one more header, a constant; NULL: none */
     char header_value[64];
+    const void *fixed; /* a constant that is the body instead of `body`; NULL: none */
+    size_t n_fixed;
+    const struct http_header *headers; /* more of them, constants, up to one without a name; NULL: none */
+    const char *caching;               /* a constant for Cache-Control; NULL: "no-store" */
 };
 
 typedef void http_handler_fn(void *context, struct http_request *request, struct http_answer *answer);
+
+/*
+ * Whether the body of a request is worth reading. False: it is thrown away as it comes, and the handler gets an empty one,
+ * to refuse the request. Method, path, query and headers are there.
+ */
+typedef bool http_wants_fn(void *context, struct http_request *request);
 
 struct http_route {
     const char *method;
@@ -52,10 +67,11 @@ struct http_server_options {
     const struct http_route *routes;
     uint32_t n_routes;
     void *context;
-    uint32_t threads;         /* 0: 1 */
-    uint32_t connections_max; /* 0: 256 */
-    size_t body_bytes_max;    /* 0: 1 MiB */
-    size_t bodies_bytes_max;  /* of all requests that are being served (503); 0: no limit */
+    http_wants_fn *wants_body; /* asked before a body is read; NULL: all are wanted */
+    uint32_t threads;          /* 0: 1 */
+    uint32_t connections_max;  /* 0: 256 */
+    size_t body_bytes_max;     /* 0: 1 MiB */
+    size_t bodies_bytes_max;   /* of all requests that are being served (503); 0: no limit */
     uint32_t pulse_ms; /* how often a stream that rests says something, to notice that its reader has gone; 0: 15,000 */
     const char *tls_cert_pem; /* both NULL: no TLS */
     const char *tls_key_pem;
@@ -65,6 +81,13 @@ struct http_server_options {
 MUST_USE enum err http_server_open(const struct http_server_options *options, struct http_server **out,
                                    struct error *e);
 const char *http_server_address(const struct http_server *server); /* with the real port */
+
+/*
+ * Replaces the certificate of a server with TLS: connections made from now on get it, those that are open go on with the
+ * old one. ERR_INVALID if it cannot be used, or is not its key's: then all stays as it was. One thread at a time.
+ */
+MUST_USE enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem,
+                                         struct error *e);
 
 /*
  * Takes no more requests, waits for handlers and for the ends of those that are deferred, breaks streams that are being
@@ -79,6 +102,8 @@ const char *http_request_path(const struct http_request *request);
 const char *http_request_query(const struct http_request *request, const char *key);
 const char *http_request_header(const struct http_request *request, const char *key);
 const void *http_request_body(const struct http_request *request, size_t *out_n);
+/* The other end, such as ipv4:127.0.0.1:50123. In the handler. */
+const char *http_request_peer(struct http_request *request);
 
 /* Calls `fn` for each value of the query; `value` is "" if there is none. False from it ends the walk. */
 typedef bool http_query_fn(void *context, const char *key, const char *value);

@@ -17,12 +17,22 @@
 #include "http/http.h"
 
 #define HTTP_ADDRESS_BYTES 300
+#define HTTP_PEER_BYTES 80
+
+#define HTTP_RETIRED_MAX 8
 
 struct http_server {
-    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *daemon;                    /* that listens; like `retired` of one thread at a time */
+    struct MHD_Daemon *retired[HTTP_RETIRED_MAX]; /* whose certificate has been replaced, while they have connections */
+    uint32_t n_retired;
+    intptr_t threads; /* 0: one */
+    intptr_t connections_max;
+    bool is_ipv6;
+    bool has_tls;
     const struct http_route *routes;
     uint32_t n_routes;
     void *context;
+    http_wants_fn *wants_body; /* NULL: all are wanted */
     size_t body_bytes_max;
     size_t bodies_bytes_max;
     atomic_size_t bodies_bytes; /* of requests that are there */
@@ -43,7 +53,9 @@ struct http_request {
     struct MHD_Connection *connection;
     const char *method;
     const char *path;
+    char peer[HTTP_PEER_BYTES]; /* "": nobody has asked */
     struct buf body;
+    bool is_unwanted; /* the body */
     bool is_too_long;
     bool is_too_much; /* together with those of others */
     bool is_deferred;
@@ -67,6 +79,27 @@ struct http_request {
     bool is_telling; /* `gone` runs, in this thread: */
     pthread_t teller;
 };
+
+struct http__tls {
+    const char *cert_pem; /* both NULL: none */
+    const char *key_pem;
+};
+
+/*
+ * Starts to serve, at the address, or, without one (NULL), on a socket that listens already, which belongs to the daemon
+ * from then on. NULL if that cannot be: then libmicrohttpd has closed the socket.
+ */
+struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
+                                      const struct sockaddr *address, int listening);
+
+/* Stops all of them. Nothing is suspended any more. */
+void http__daemons_stop(struct http_server *server);
+
+/* What libmicrohttpd calls. */
+enum MHD_Result http__on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                                 const char *version, const char *piece, size_t *n, void **state);
+void http__on_completed(void *context, struct MHD_Connection *connection, void **state,
+                        enum MHD_RequestTerminationCode why);
 
 /* The answer of a stream that has begun, to be queued. NULL if there is no memory. */
 struct MHD_Response *http__stream_response(struct http_request *request);

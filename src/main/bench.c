@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "cli/version.h"
-#include "cli/watch.h"
+#include "client/job.h"
 
 #define WAIT_MS 30000
 
@@ -54,11 +54,14 @@ enum err bench_start(struct bench *bench, const struct bench_shape *shape, struc
         struct private_options options = {.workers = shape->workers,
                                           .slots = shape->slots,
                                           .store = cli_text(cli, "store"),
+                                          .has_tls = cli_flag(cli, "tls"),
                                           .settings = bench->settings,
                                           .n_settings = bench->n_settings};
         err = private_start(&cli->arena, &options, &bench->cluster, e);
         bench->client = (struct client_options){.servers = bench->cluster.address,
                                                 .token = bench->cluster.token,
+                                                .tls = options.has_tls,
+                                                .tls_ca_pem = bench->cluster.certificate.cert_pem,
                                                 .patience_ms = cli_number(cli, "timeout")};
     }
     if (err == ERR_OK) {
@@ -212,8 +215,8 @@ void bench_write_conditions_json(const struct bench *bench, struct buf *out)
 {
     buf_format(out, "\"store\":\"%s\",\"workers\":%u,\"slots\":%u,\"cores\":%ld", bench_store_kind(bench),
                bench->workers, bench->slots, sysconf(_SC_NPROCESSORS_ONLN));
-    buf_format(out, ",\"version\":\"%s\",\"private\":%s,\"limits\":", CAPSTAN_VERSION,
-               bench->is_private ? "true" : "false");
+    buf_format(out, ",\"tls\":%s,\"version\":\"%s\",\"private\":%s,\"limits\":", bench->client.tls ? "true" : "false",
+               CAPSTAN_VERSION, bench->is_private ? "true" : "false");
     if (!bench->is_private) {
         buf_text(out, "null");
         return;
@@ -234,6 +237,7 @@ void bench_write_conditions(const struct bench *bench, struct buf *out)
                bench_store_kind(bench), bench->workers, bench->slots, sysconf(_SC_NPROCESSORS_ONLN));
     buf_text(out, bench->is_private ? ", for the coordinator, the store, the workers and the clients together\n"
                                     : " where the clients run\n");
+    buf_text(out, bench->client.tls ? "  connections   with TLS and a token\n" : "");
     for (uint32_t i = 0; i < bench->n_settings && bench->is_private; i++) {
         buf_format(out, "  %-13s %s\n", i == 0 ? "settings" : "", bench->settings[i]);
     }

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "cli/client.h"
-#include "cli/tokens.h"
+#include "client/tokens.h"
 #include "main/folder.h"
 
 extern char **environ;
@@ -58,17 +58,23 @@ static char *const *environment_of(struct arena *arena, const char *store, const
     return out;
 }
 
-static char *const *arguments_of(struct arena *arena, const struct private_options *options, const char *folder)
+static char *const *arguments_of(struct arena *arena, const struct private_options *options,
+                                 const struct private_cluster *cluster)
 {
     char **argv = arena_zalloc(arena, ARGS_MAX * sizeof *argv);
     uint32_t n = 0;
     argv[n++] = "capstan";
     argv[n++] = "up";
     argv[n++] = "--json";
-    argv[n++] = arena_format(arena, "--data=%s", folder);
+    argv[n++] = arena_format(arena, "--data=%s", cluster->folder);
     argv[n++] = "--listen=127.0.0.1:0";
     argv[n++] = arena_format(arena, "--workers=%u", options->workers);
     argv[n++] = arena_format(arena, "--slots=%u", options->slots);
+    if (options->has_tls) {
+        argv[n++] = arena_format(arena, "--tls-cert=%s", cluster->certificate.cert_file);
+        argv[n++] = arena_format(arena, "--tls-key=%s", cluster->certificate.key_file);
+        argv[n++] = arena_format(arena, "--tls-ca=%s", cluster->certificate.cert_file);
+    }
     for (uint32_t i = 0; i < options->n_settings && n + 1 < ARGS_MAX; i++) {
         argv[n++] = arena_format(arena, "--set=%s", options->settings[i]);
     }
@@ -149,11 +155,14 @@ enum err private_start(struct arena *arena, const struct private_options *option
         out->token_file = arena_format(arena, "%s/token", out->folder);
         err = token_write(arena, out->token_file, token, NULL, e);
     }
+    if (err == ERR_OK && options->has_tls) {
+        err = certificate_make(arena, out->folder, &out->certificate, e);
+    }
     if (err != ERR_OK) {
         return err;
     }
     out->store = options->store != NULL ? options->store : arena_format(arena, "sqlite:%s/state.db", out->folder);
-    member_init(&out->up, "up", arguments_of(arena, options, out->folder), environment_of(arena, out->store, token));
+    member_init(&out->up, "up", arguments_of(arena, options, out), environment_of(arena, out->store, token));
     out->up.is_prefixed = true;
     out->up.log_path = arena_format(arena, "%s/up.log", out->folder);
     err = member_start(&out->up, e);
@@ -162,7 +171,11 @@ enum err private_start(struct arena *arena, const struct private_options *option
 
 enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source, struct error *e)
 {
-    struct client_options options = {.servers = cluster->address, .token = cluster->token, .patience_ms = CALL_MS_MAX};
+    struct client_options options = {.servers = cluster->address,
+                                     .token = cluster->token,
+                                     .tls = cluster->certificate.cert_pem != NULL,
+                                     .tls_ca_pem = cluster->certificate.cert_pem,
+                                     .patience_ms = CALL_MS_MAX};
     struct client *client = NULL;
     struct arena arena = {0};
     struct pb_put_table_request *request = wire_new(PB_PUT_TABLE_REQUEST, &arena);

@@ -15,12 +15,14 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "main/certificate.h"
 #include "main/member.h"
 
 struct private_options {
     uint32_t workers;
     uint32_t slots;
     const char *store; /* NULL: SQLite in the folder */
+    bool has_tls;      /* with a certificate that is made for it */
     const char *const *settings;
     uint32_t n_settings;
 };
@@ -29,9 +31,10 @@ struct private_cluster {
     struct member up;
     const char *folder;
     const char *store;
-    const char *address;    /* NULL: it is not ready */
-    const char *token;      /* which it asks for: other users of the machine have no business there */
-    const char *token_file; /* the same in a file */
+    const char *address;            /* NULL: it is not ready */
+    const char *token;              /* which it asks for: other users of the machine have no business there */
+    const char *token_file;         /* the same in a file */
+    struct certificate certificate; /* of a cluster with TLS; else all NULL */
 };
 
 /*

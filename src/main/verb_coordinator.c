@@ -51,6 +51,24 @@ static void make_folder(const char *url, struct arena *arena)
 }
 
 /*
+ * Brings the schema up to date, unless a coordinator of an earlier release leads: that one does not know what is new. Then
+ * the first one that leads after it does it.
+ */
+static enum err update_schema(struct store *store, bool is_file, struct arena *arena, struct error *e)
+{
+    struct migration_status status;
+    struct leader leader;
+    enum err err = store_schema(store, &status, e);
+    if (err == ERR_OK && !is_file && status.current > 0 && status.current < status.newest &&
+        store_leader(store, arena, &leader, NULL) == ERR_OK && leader.expires_in_ms > 0) {
+        log_info("store", "the schema stays at version %u until a coordinator of this release leads, with version %u",
+                 status.current, status.newest);
+        return ERR_OK;
+    }
+    return err != ERR_OK ? err : store_migrate(store, STORE_NEWEST, e);
+}
+
+/*
  * Opens the store and brings its schema up to date. While it cannot be reached this waits, up to `wait_ms`, and says so:
  * a coordinator without its store would be of no use to anybody.
  */
@@ -65,7 +83,7 @@ static enum err prepare_store(const char *url, int64_t wait_ms, const sigset_t *
         struct store *store = NULL;
         err = store_open(url, &store, e);
         if (err == ERR_OK) {
-            err = store_migrate(store, STORE_NEWEST, e);
+            err = update_schema(store, strncmp(url, "sqlite:", 7) == 0, arena, e);
             store_close(store);
         }
         if (err != ERR_UNAVAILABLE || clock_mono_ms() >= until_ms) {
@@ -213,6 +231,7 @@ int verb_coordinator(struct cli *cli)
     if (strncmp(options.store_url, "sqlite:", 7) == 0) {
         options.must_lead = true; /* nobody can stand by for a file that another process has */
     }
+    options.http_names = cli_list(cli, "http-name", &options.n_http_names);
     struct error e = {0};
     sigset_t signals;
     umask(077); /* the state holds what people put into their tasks */

@@ -20,11 +20,16 @@
 
 /* ---- opening ---- */
 
+static bool is_file(const char *url)
+{
+    return strncmp(url, "sqlite:", strlen("sqlite:")) == 0;
+}
+
 /* A file that is not there would be made by looking at it. */
 static enum err check_file(const char *url, struct error *e)
 {
     const char *path = url + strlen("sqlite:");
-    if (strncmp(url, "sqlite:", strlen("sqlite:")) != 0 || access(path, F_OK) == 0) {
+    if (!is_file(url) || access(path, F_OK) == 0) {
         return ERR_OK;
     }
     enum err err = error_set(e, ERR_NOT_FOUND, "there is no store at %s", path);
@@ -195,6 +200,20 @@ static int tell_versions(struct cli *cli, uint32_t before, uint32_t after)
     return EXIT_DONE;
 }
 
+/* Whoever leads on an older schema is of an earlier release and does not know what is new: it is not done under its feet. */
+static enum err check_nobody_leads(struct store *store, const struct migration_status *schema, struct arena *arena,
+                                   struct error *e)
+{
+    struct leader leader;
+    if (schema->current == 0 || schema->current >= schema->newest ||
+        store_leader(store, arena, &leader, NULL) != ERR_OK || leader.expires_in_ms <= 0) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_PRECONDITION, "%s leads, with the schema of an earlier release", leader.node_id);
+    error_hint(e, "start a coordinator of this release and stop that one: the schema goes along with the leadership");
+    return ERR_PRECONDITION;
+}
+
 static int migrate(struct cli *cli)
 {
     struct migration_status before = {0};
@@ -203,6 +222,9 @@ static int migrate(struct cli *cli)
     enum err err = store_open(cli_text(cli, "store"), &store, &e);
     if (err == ERR_OK) {
         err = store_schema(store, &before, &e);
+    }
+    if (err == ERR_OK && !is_file(cli_text(cli, "store"))) {
+        err = check_nobody_leads(store, &before, &cli->arena, &e);
     }
     if (err == ERR_OK) {
         err = store_migrate(store, STORE_NEWEST, &e);
@@ -234,15 +256,15 @@ static enum err read_target(struct cli *cli, const struct migration_status *sche
 }
 
 /*
- * Leads, so that nobody else does. With another schema than this program's there is no way to ask, nor a coordinator of
- * this version that could run on it.
+ * Leads, so that nobody else does: in a database also not one of an earlier release, on an older schema. A newer schema than
+ * this program's is refused by the step itself.
  */
-static enum err lead(struct store *store, const struct migration_status *schema, struct arena *arena,
+static enum err lead(struct store *store, bool has_file, const struct migration_status *schema, struct arena *arena,
                      struct fence *out_fence, struct error *e)
 {
     struct leader_claim claim = {.node_id = "capstan store rollback", .address = "", .ttl_ms = LEAD_MS};
     struct leader leader = {0};
-    if (schema->current != schema->newest) {
+    if (schema->is_too_new || (schema->current != schema->newest && has_file)) {
         return ERR_OK;
     }
     random_bytes(&claim.token, sizeof claim.token);
@@ -275,7 +297,7 @@ static int rollback(struct cli *cli)
         err = read_target(cli, &before, &target, &e);
     }
     if (err == ERR_OK) {
-        err = lead(store, &before, &cli->arena, &fence, &e);
+        err = lead(store, is_file(url), &before, &cli->arena, &fence, &e);
     }
     if (err == ERR_OK) {
         err = store_migrate(store, target, &e);

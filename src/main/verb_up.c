@@ -30,8 +30,9 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "cli/client.h"
-#include "cli/tokens.h"
 #include "cli/value.h"
+#include "client/tokens.h"
+#include "exec/command_limits.h"
 #include "main/folder.h"
 #include "main/member.h"
 #include "main/verbs.h"
@@ -337,6 +338,9 @@ static enum err find_node(struct up *up, struct error *e)
 
 static void plan_worker(struct up *up, uint32_t number, char *const *environment)
 {
+#define X(symbol, member, option) option,
+    static const char *const limits[] = {COMMAND_LIMITS_TABLE(X)};
+#undef X
     struct arena *arena = &up->cli->arena;
     struct arguments args = begin(up, "worker");
     const char *id = arena_format(arena, "%s-%u", up->node, number);
@@ -352,6 +356,11 @@ static void plan_worker(struct up *up, uint32_t number, char *const *environment
     if (cli_is_given(up->cli, "memory")) {
         int64_t share = cli_number(up->cli, "memory") / cli_number(up->cli, "workers");
         add_option(&args, "--memory", arena_format(arena, "%lld", (long long)share));
+    }
+    for (int i = 0; i < COMMAND_LIMITS; i++) {
+        if (cli_is_given(up->cli, limits[i])) {
+            add_option(&args, arena_format(arena, "--%s", limits[i]), cli_text(up->cli, limits[i]));
+        }
     }
     up->worker_ids[up->n_members] = id;
     member_init(&up->members[up->n_members++], arena_format(arena, "worker %u", number), args.argv, environment);
@@ -429,6 +438,26 @@ static void *probe(void *context)
     return NULL;
 }
 
+/*
+ * Where the dashboard is, and the API under the same address. A token that was made here stands behind the #, which
+ * browsers do not send, so that nothing has to be typed; one that was given is its owner's to type.
+ */
+static void print_dashboard(const struct up *up, struct buf *text)
+{
+    struct arena *arena = &up->cli->arena;
+    const char *host = up->http;
+    if (address_is_wildcard(up->http)) {
+        const char *own = up->http[0] == '[' ? "[::1]" : "127.0.0.1";
+        host = arena_format(arena, "%s%s", up->advertise != NULL ? host_of(arena, up->advertise) : own,
+                            strrchr(up->http, ':'));
+    }
+    buf_format(text, "       dashboard and HTTP API at http%s://%s/", up->credentials.tls ? "s" : "", host);
+    if (up->left != NULL) {
+        buf_format(text, "#token=%s", up->credentials.token);
+    }
+    buf_char(text, '\n');
+}
+
 static void print_ready(const struct up *up)
 {
     struct cli *cli = up->cli;
@@ -455,7 +484,7 @@ static void print_ready(const struct up *up)
                    color_start(cli->has_colors_out, COLOR_GREEN), color_end(cli->has_colors_out, COLOR_GREEN),
                    up->address, up->n_members - 1, up->slots, up->data);
         if (up->http != NULL) {
-            buf_format(&text, "       HTTP API at http%s://%s\n", up->credentials.tls ? "s" : "", up->http);
+            print_dashboard(up, &text);
         }
         if (strcmp(up->address, UP_LISTEN_DEFAULT) == 0) {
             buf_text(&text, "       capstan run TREE.json runs a tree of tasks; Ctrl-C here stops everything");

@@ -4,6 +4,7 @@
 #include "main/verbs.h"
 
 #include "cli/verbs.h"
+#include "coordinator/settings.h"
 
 #define STORE_DEFAULT "sqlite:./capstan-data/state.db"
 #define LISTEN_DEFAULT UP_LISTEN_DEFAULT
@@ -14,6 +15,18 @@
 #define MEMORY_MIN 64000000 /* DuckDB cannot do much with less */
 
 #define OPTIONS(list) .options = (list), .n_options = ARRAY_LEN(list)
+
+/* What commands may use; `up` hands these to its workers. */
+/* clang-format off */
+#define COMMAND_LIMIT_OPTIONS                                                                                          \
+    {"command-cpu", 0, false, OPTION_DURATION, "TIME", NULL, 1000, 0,                                                  \
+     "processor time that each process of a command may use, in whole seconds; tasks can ask for less"},               \
+    {"command-memory", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "memory for data that each of them may have"},       \
+    {"command-files", 0, false, OPTION_NUMBER, "N", NULL, 8, 1000000, "files that each of them may have open"},        \
+    {"command-file-size", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0, "how large a file they may write"},               \
+    {"command-output", 0, false, OPTION_SIZE, "SIZE", NULL, 1, 0,                                                      \
+     "what a command may write to stdout and stderr before it is stopped"}
+/* clang-format on */
 
 static const struct option up_options[] = {
     {"data", 0, false, OPTION_FOLDER, "DIR", "./capstan-data", 0, 0, "where everything is kept"},
@@ -30,13 +43,15 @@ static const struct option up_options[] = {
      "where the HTTP API is; with another --listen only if it is said here"},
     {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
      "where CREATE TABLE ... AS makes its tables: a folder that all workers have; else one in the data folder"},
-    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of the coordinator"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0,
+     "a setting of the coordinator; 'capstan help settings' lists all"},
     {"auth-tokens", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
      "who may do what: SHA-256 of a token, name, scopes; else a token is made, which this user's commands find"},
     {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "every user of this machine may do everything"},
     {"tls-client-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
      "who connects must present a certificate that one of these has signed (PEM)"},
     {"insecure", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "listen for other machines without encryption"},
+    COMMAND_LIMIT_OPTIONS,
 };
 
 static const struct option coordinator_options[] = {
@@ -51,10 +66,13 @@ static const struct option coordinator_options[] = {
     {"advertise", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0,
      "where others find this coordinator; else where it listens. Needed with 0.0.0.0 and [::]"},
     {"http", 0, false, OPTION_ADDRESS, "HOST:PORT", NULL, 0, 0, "where the HTTP API is; else there is none"},
+    {"http-name", 0, true, OPTION_TEXT, "NAME", NULL, 0, 0,
+     "another name, without port, under which the HTTP API is called, such as that of a proxy in front of it"},
     {"node-id", 0, false, OPTION_ID, "ID", NULL, 0, 0, "the name of this coordinator; else one is made"},
     {"warehouse", 0, false, OPTION_FOLDER, "DIR", NULL, 0, 0,
      "where CREATE TABLE ... AS makes its tables: a folder that all workers have"},
-    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting, such as lease_ms=20000"},
+    {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0,
+     "a setting, such as lease_ms=20000; 'capstan help settings' lists all"},
     {"auth-tokens", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
      "who may do what: lines of a token's SHA-256, a name, and scopes (read,submit,worker,admin); read again when it changes"},
     {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "every user of this machine may do everything"},
@@ -89,6 +107,7 @@ static const struct option worker_options[] = {
      "load an executor, or custom operators (include/capstan/executor.h, operator.h)"},
     {"require-ops", 0, false, OPTION_TEXT, "NAME[,...]", NULL, 0, 0, "do not start without these custom operators"},
     {"pass-env", 0, true, OPTION_TEXT, "NAME", NULL, 0, 0, "a variable that commands get from the worker's own"},
+    COMMAND_LIMIT_OPTIONS,
     {"http-deny-private", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "the http executor refuses private addresses"},
     {"tls-client-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
      "who fetches data must present a certificate that one of these has signed (PEM)"},
@@ -190,8 +209,8 @@ const struct verb main_verbs[] = {
      .help =
          "tasks: how many tasks that do nothing go through per second. latency: how long one takes, from the submit to "
          "the result being seen. sql: the 22 queries of TPC-H beside DuckDB alone. shuffle: rows from workers to workers "
-         "beside Parquet files. Without --server it starts a private cluster and stops it afterwards; sql and shuffle "
-         "always do. The conditions are printed with the figures.",
+         "beside Parquet files. Without --server it starts a private cluster and stops it afterwards, with --tls one that "
+         "talks over TLS; sql and shuffle always do. The conditions are printed with the figures.",
      .example = "capstan bench tasks --store postgres://capstan@127.0.0.1/bench --json\n"
                 "capstan bench sql --scale 1 --verbose",
      .actions = "tasks|latency|sql|shuffle",
@@ -204,6 +223,19 @@ const struct verb main_verbs[] = {
 
 const uint32_t main_verb_count = ARRAY_LEN(main_verbs);
 
+/* What --set takes, from the tables that read it. */
+static const struct setting_info settings[] = {
+#define SETTING(name, def, lo, hi, help) {#name, #def, lo, hi, help},
+    CORE_CONFIG_TABLE(SETTING) SETTINGS_TABLE(SETTING)
+#undef SETTING
+};
+
+static const struct setting_info query_settings[] = {
+#define SETTING(name, most, help) {#name, NULL, 0, most, help},
+    QUERY_OPTIONS_TABLE(SETTING)
+#undef SETTING
+};
+
 struct verb_table verbs_all(void)
 {
     static const struct verb *all[VERBS_MAX];
@@ -215,5 +247,10 @@ struct verb_table verbs_all(void)
     for (uint32_t i = 0; i < cli_verb_count; i++) {
         all[n++] = &cli_verbs[i];
     }
-    return (struct verb_table){.verbs = all, .n_verbs = n};
+    return (struct verb_table){.verbs = all,
+                               .n_verbs = n,
+                               .settings = settings,
+                               .n_settings = ARRAY_LEN(settings),
+                               .query_settings = query_settings,
+                               .n_query_settings = ARRAY_LEN(query_settings)};
 }

@@ -118,10 +118,22 @@ static enum err add_plugins(struct cli *cli, struct worker_parts *parts, struct 
     return err;
 }
 
+static struct command_limits read_command_limits(struct cli *cli)
+{
+    struct command_limits limits = {0};
+#define X(symbol, member, option)                                                                                      \
+    limits.max[symbol] = cli_number(cli, option) > 0 ? (uint64_t)cli_number(cli, option) : 0;
+    COMMAND_LIMITS_TABLE(X)
+#undef X
+    limits.max[COMMAND_CPU] = (limits.max[COMMAND_CPU] + 999) / 1000; /* the system counts seconds */
+    return limits;
+}
+
 static enum err add_built_in(struct cli *cli, struct executor_set *set, struct error *e)
 {
     struct exec_options options = {.http_deny_private = cli_flag(cli, "http-deny-private"),
-                                   .work_dir = inner(cli, WORKER_DIR_WORK)};
+                                   .work_dir = inner(cli, WORKER_DIR_WORK),
+                                   .command_limits = read_command_limits(cli)};
     options.pass_env = cli_list(cli, "pass-env", &options.n_pass_env);
     enum err err = add_executor(cli, set, executor_command(&options), e);
     if (err == ERR_OK) {

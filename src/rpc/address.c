@@ -59,6 +59,12 @@ invalid:
     return ERR_INVALID;
 }
 
+enum err rpc_address_check(const char *text, struct error *e)
+{
+    struct rpc__address address;
+    return rpc__address_parse(text, &address, e);
+}
+
 void rpc__address_format(const char *host, uint16_t port, char *out, size_t size)
 {
     bool needs_brackets = strchr(host, ':') != NULL;

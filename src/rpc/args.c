@@ -8,8 +8,9 @@
 #include "rpc/rpc_internal.h"
 
 #define METADATA_BYTES_MAX (64 * 1024)
-#define KEEPALIVE_MS 10000         /* silent for this long: ask whether the peer is there */
-#define KEEPALIVE_TIMEOUT_MS 10000 /* no answer for this long: it is not */
+#define KEEPALIVE_MS 5000 /* silent for this long: ask whether the peer is there */
+#define KEEPALIVE_TIMEOUT_MS                                                                                           \
+    5000 /* no answer for this long: it is not; a frozen one is noticed after ten seconds in all */
 #define RECONNECT_MS_MIN 100
 #define RECONNECT_MS_MAX 2000 /* a server that is back is found again within about this time */
 #define CONNECT_TIMEOUT_MS 5000

@@ -44,7 +44,7 @@ struct rpc_call {
     grpc_call *grpc;
     grpc_call_details details;
     grpc_metadata_array metadata;
-    const struct rpc_method *method;
+    const struct rpc__method *method;
     grpc_byte_buffer *incoming;
     grpc_slice request;
     int canceled;
@@ -71,7 +71,8 @@ struct rpc_call {
     void *sent_context;
     grpc_byte_buffer *outgoing;
     int64_t staleness_ms;
-    char **texts; /* metadata values as strings, made when somebody asks */
+    const void *note; /* that admit left */
+    char **texts;     /* metadata values as strings, made when somebody asks */
     char *peer;
     struct ending ending;
 };
@@ -154,6 +155,7 @@ static void call_recycle(struct rpc_call *call)
     call->ended = false;
     call->headers_sent = false;
     call->gone = NULL;
+    call->note = NULL;
     call->staleness_ms = -1;
     if (poller->n_spare < SPARE_MAX) {
         call->next = poller->spare;
@@ -292,6 +294,21 @@ static void refuse(struct rpc_call *call, grpc_status_code status, const char *t
     end(call);
 }
 
+/* Lets the call in: from here on its message is read. */
+static void receive(struct rpc_call *call)
+{
+    const struct rpc_server *server = call->server;
+    struct error e = {0};
+    if (server->admit != NULL &&
+        server->admit(server->context, call->method->number, call, &call->note, &e) != ERR_OK) {
+        rpc_call_fail(call, &e, NULL);
+        return;
+    }
+    grpc_op message = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
+    call->pending++;
+    start_batch(call, &message, 1, &call->tag_message);
+}
+
 static void on_new(void *owner, bool ok)
 {
     struct rpc_call *call = owner;
@@ -311,9 +328,7 @@ static void on_new(void *owner, bool ok)
     } else if (server->calls_max > 0 && n_open >= server->calls_max) {
         refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls are open");
     } else {
-        grpc_op message = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
-        call->pending++;
-        start_batch(call, &message, 1, &call->tag_message);
+        receive(call);
     }
 }
 
@@ -419,6 +434,11 @@ const void *rpc_call_bytes(const struct rpc_call *call, size_t *out_n)
 {
     *out_n = GRPC_SLICE_LENGTH(call->request);
     return GRPC_SLICE_START_PTR(call->request);
+}
+
+const void *rpc_call_note(const struct rpc_call *call)
+{
+    return call->note;
 }
 
 static const char *text_of(struct rpc_call *call, size_t i)

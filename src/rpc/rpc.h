@@ -42,10 +42,19 @@ struct rpc_method {
     rpc_handler_fn *handler;
 };
 
+/*
+ * Looks at a call, of the method with this number in the table, before anything of its message is read: one that is not
+ * let in costs no memory. Not ERR_OK ends it with `e`. What it notes is there for the handler (rpc_call_note). On a poller
+ * thread; must not block.
+ */
+typedef enum err rpc_admit_fn(void *context, uint32_t method, struct rpc_call *call, const void **out_note,
+                              struct error *e);
+
 struct rpc_server_options {
     const char *listen; /* HOST:PORT; port 0: any free one */
     const struct rpc_method *methods;
     uint32_t n_methods;
+    rpc_admit_fn *admit;      /* NULL: all are let in */
     void *context;            /* for the handlers */
     uint32_t pollers;         /* threads; 0: 1 */
     size_t message_bytes_max; /* of one request; 0: 64 MiB. A longer one is answered RESOURCE_EXHAUSTED */
@@ -77,6 +86,9 @@ void rpc_server_close(struct rpc_server *server, int64_t grace_ms);
 
 /* The request's bytes. They live until the call is ended. */
 const void *rpc_call_bytes(const struct rpc_call *call, size_t *out_n);
+
+/* What `admit` noted; NULL: nothing. */
+const void *rpc_call_note(const struct rpc_call *call);
 
 /* A value of the request's metadata; NULL: there is none. Keys are lower case. Lives until the call is ended. */
 const char *rpc_call_metadata(const struct rpc_call *call, const char *key);
@@ -118,6 +130,9 @@ void rpc_call_send(struct rpc_call *call, const void *bytes, size_t n, rpc_sent_
 void rpc_call_end(struct rpc_call *call);
 
 /* ---- client ---- */
+
+/* ERR_INVALID for a text that is not HOST:PORT. */
+MUST_USE enum err rpc_address_check(const char *text, struct error *e);
 
 struct rpc_channel;
 

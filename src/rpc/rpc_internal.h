@@ -117,12 +117,19 @@ struct rpc__poller {
     uint32_t n_spare;
 };
 
+struct rpc__method {
+    char *path;
+    rpc_handler_fn *handler;
+    uint32_t number; /* in the table that the server was opened with */
+};
+
 struct rpc_server {
     grpc_server *grpc;
     struct rpc__poller *pollers;
     uint32_t n_pollers;
-    struct rpc_method *methods; /* sorted by path, which is owned */
+    struct rpc__method *methods; /* sorted by path, which is owned */
     uint32_t n_methods;
+    rpc_admit_fn *admit; /* NULL: all are let in */
     void *context;
     size_t message_bytes_max;
     uint32_t calls_max;
@@ -137,7 +144,7 @@ struct rpc_server {
 };
 
 /* The method with that path, NULL if there is none. */
-const struct rpc_method *rpc__server_method(const struct rpc_server *server, grpc_slice path);
+const struct rpc__method *rpc__server_method(const struct rpc_server *server, grpc_slice path);
 
 /* One call less. On a poller. */
 void rpc__server_call_is_over(struct rpc_server *server);

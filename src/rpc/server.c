@@ -24,7 +24,7 @@
 
 static int compare_methods(const void *a, const void *b)
 {
-    return strcmp(((const struct rpc_method *)a)->path, ((const struct rpc_method *)b)->path);
+    return strcmp(((const struct rpc__method *)a)->path, ((const struct rpc__method *)b)->path);
 }
 
 static void copy_methods(struct rpc_server *server, const struct rpc_server_options *options)
@@ -34,6 +34,7 @@ static void copy_methods(struct rpc_server *server, const struct rpc_server_opti
     for (uint32_t i = 0; i < options->n_methods; i++) {
         server->methods[i].path = mem_strdup(options->methods[i].path);
         server->methods[i].handler = options->methods[i].handler;
+        server->methods[i].number = i;
     }
     qsort(server->methods, server->n_methods, sizeof(*server->methods), compare_methods);
 }
@@ -47,7 +48,7 @@ static int compare_path(grpc_slice path, const char *with)
     return order != 0 ? order : (n > m) - (n < m);
 }
 
-const struct rpc_method *rpc__server_method(const struct rpc_server *server, grpc_slice path)
+const struct rpc__method *rpc__server_method(const struct rpc_server *server, grpc_slice path)
 {
     uint32_t from = 0;
     uint32_t to = server->n_methods;
@@ -221,7 +222,7 @@ static void destroy(struct rpc_server *server)
     }
     mem_free(server->pollers);
     for (uint32_t i = 0; i < server->n_methods; i++) {
-        mem_free((char *)server->methods[i].path);
+        mem_free(server->methods[i].path);
     }
     mem_free(server->methods);
     rpc__tls_close(server->tls);
@@ -270,6 +271,7 @@ enum err rpc_server_open(const struct rpc_server_options *options, struct rpc_se
     server->shutdown = (struct rpc__tag){.fn = on_shutdown, .owner = server};
     init_sync(server);
     copy_methods(server, options);
+    server->admit = options->admit;
     struct rpc__args args;
     rpc__args_server(&args, options->message_bytes_max);
     server->grpc = grpc_server_create(&(grpc_channel_args){.num_args = args.n, .args = args.items}, NULL);

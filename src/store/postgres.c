@@ -170,6 +170,7 @@ void postgres__disconnect(struct postgres *pg)
     PQfinish(pg->conn);
     pg->conn = NULL;
     pg->is_schema_checked = false;
+    pg->is_leader_known = false;
     pg->is_prepared = false;
     pg->is_listening = false;
     memset(pg->knows, 0, sizeof pg->knows);
@@ -260,6 +261,13 @@ static bool is_connected(struct postgres *pg)
     return PQtransactionStatus(pg->conn) == PQTRANS_IDLE;
 }
 
+enum err postgres__no_schema(struct error *e)
+{
+    error_set(e, ERR_PRECONDITION, "the database has no schema of this program yet");
+    error_hint(e, "make it: capstan store migrate");
+    return ERR_PRECONDITION;
+}
+
 static enum err check_schema(struct postgres *pg, struct error *e)
 {
     uint32_t version;
@@ -268,10 +276,14 @@ static enum err check_schema(struct postgres *pg, struct error *e)
     if (err != ERR_OK) {
         return err;
     }
+    if (version == 0) {
+        return postgres__no_schema(e);
+    }
     if (version != newest) {
-        error_set(e, ERR_PRECONDITION, "the database's schema is version %u, this program's is %u", version, newest);
+        /* For the time of an upgrade: another coordinator is of the release that the schema is of. */
+        error_set(e, ERR_UNAVAILABLE, "the database's schema is version %u, this program's is %u", version, newest);
         error_hint(e, version > newest ? "use a newer capstan" : "bring it up to date: capstan store migrate");
-        return ERR_PRECONDITION;
+        return ERR_UNAVAILABLE;
     }
     pg->is_schema_checked = true;
     return ERR_OK;

@@ -17,6 +17,7 @@
  */
 #include <string.h>
 
+#include "base/planted.h"
 #include "store/postgres_internal.h"
 
 enum statement {
@@ -534,7 +535,9 @@ static enum err run_pipeline(struct postgres *pg, const struct fence *fence, con
     }
     postgres__param_fence(&params, fence);
     send_plain(&c, ST_BEGIN);
-    send_params(&c, ST_FENCE, &params);
+    if (!PLANTED(skip_fence)) {
+        send_params(&c, ST_FENCE, &params);
+    }
     send_sweeps(&c);
     send_leases_gone(&c);
     send_all_rows(&c);

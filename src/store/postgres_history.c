@@ -87,7 +87,7 @@ static enum err page_read(struct page_query *page, struct postgres *pg, struct p
     PGresult *result = NULL;
     struct buf sql = {0};
     write_query(&sql, page, form.order, form.of_any_state);
-    enum err err = postgres__begin(pg, POSTGRES_SILENCE_MS, true, e);
+    enum err err = postgres__begin(pg, POSTGRES_HISTORY_SILENCE_MS, true, e);
     if (err == ERR_OK) {
         err = postgres__query(pg, sql.data, &page->params, &result, e);
     }

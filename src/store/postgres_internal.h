@@ -25,6 +25,7 @@
 
 /* How long the server may keep silent before the connection is given up. */
 #define POSTGRES_SILENCE_MS 70000           /* a little more than statement_timeout */
+#define POSTGRES_HISTORY_SILENCE_MS 10000   /* pages that somebody waits for, who could ask another coordinator */
 #define POSTGRES_LEADER_SILENCE_MS 5000     /* calls about leadership, and short reads that somebody waits for */
 #define POSTGRES_PATIENT_SILENCE_MS 3600000 /* migrations */
 
@@ -77,6 +78,7 @@ struct postgres {
     PGconn *conn; /* NULL: not connected */
     int64_t silence_ms;
     bool is_schema_checked;
+    bool is_leader_known; /* there is a leader's row to look at, of whatever version */
     bool is_prepared;     /* the statements of commits */
     bool has_led;         /* through this store a leadership was taken */
     bool is_duplicate;    /* the last error was that a unique key is taken */
@@ -173,6 +175,8 @@ MUST_USE enum err postgres__row_at(const PGresult *result, int row, const struct
 
 enum err postgres__schema(struct store *store, struct migration_status *out, struct error *e);
 enum err postgres__migrate(struct store *store, uint32_t version, struct error *e);
+/* Says that there is none. */
+enum err postgres__no_schema(struct error *e);
 /* The version in the database, for a connection that stands. */
 MUST_USE enum err postgres__schema_version(struct postgres *pg, uint32_t *out, struct error *e);
 

@@ -14,9 +14,11 @@
  */
 #include <string.h>
 
+#include "store/migration.h"
 #include "store/postgres_internal.h"
 
 #define TRIES 4
+#define LOCKED_MS "250" /* how long whoever holds an expired row may take to let go of it */
 
 #define NOW_MS "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 #define EXPIRY(ttl) "clock_timestamp() + " ttl " * interval '1 millisecond'"
@@ -87,6 +89,44 @@ static enum err read_leader(struct postgres *pg, struct arena *arena, struct lea
     return err;
 }
 
+/*
+ * Ready for a look at the leader's row, which is the same in all versions of the schema: during an upgrade coordinators of
+ * two releases share it.
+ */
+static enum err begin_look(struct postgres *pg, struct error *e)
+{
+    uint32_t version = 0;
+    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, false, e);
+    if (err != ERR_OK || pg->is_leader_known) {
+        return err;
+    }
+    err = postgres__schema_version(pg, &version, e);
+    if (err == ERR_OK && version == 0) {
+        return postgres__no_schema(e);
+    }
+    pg->is_leader_known = err == ERR_OK;
+    return plain(err, e);
+}
+
+/*
+ * Whether this program may lead. Who leads brings an older schema up to date; a newer one belongs to newer programs. It may
+ * have changed under a connection that stands, so it is looked at before every claim.
+ */
+static enum err check_claim(struct postgres *pg, struct error *e)
+{
+    uint32_t version = 0;
+    uint32_t newest = migration_newest("postgres");
+    enum err err = plain(postgres__schema_version(pg, &version, e), e);
+    if (err == ERR_OK && version > newest) {
+        error_set(e, ERR_PRECONDITION, "the database's schema is version %u, newer than this program's %u", version,
+                  newest);
+        error_hint(e, "use a newer capstan");
+        err = ERR_PRECONDITION;
+    }
+    pg->is_schema_checked = pg->is_schema_checked && version == newest;
+    return err;
+}
+
 /* ERR_NOT_FOUND: somebody else was faster. ERR_BUSY: the row is locked. */
 static enum err claim_row(struct postgres *pg, const struct leader_claim *claim, struct leader *out, struct error *e)
 {
@@ -96,7 +136,7 @@ static enum err claim_row(struct postgres *pg, const struct leader_claim *claim,
     postgres__param_text(&params, claim->address);
     postgres__param_bytes(&params, &claim->token, sizeof claim->token);
     postgres__param_int(&params, claim->ttl_ms);
-    enum err err = postgres__script(pg, "BEGIN; SET LOCAL lock_timeout = 1000", e);
+    enum err err = postgres__script(pg, "BEGIN; SET LOCAL lock_timeout = " LOCKED_MS, e);
     if (err == ERR_OK) {
         err = postgres__query(pg, claim_sql, &params, &result, e);
     }
@@ -118,7 +158,7 @@ enum err postgres__lead(struct store *store, const struct leader_claim *claim, s
 {
     struct postgres *pg = postgres__of(store);
     struct leader found = {0};
-    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
+    enum err err = begin_look(pg, e);
     for (int i = 0; i < TRIES && err == ERR_OK; i++) {
         /* Looked at first, so that who only stands by locks nothing. */
         err = read_leader(pg, arena, &found, e);
@@ -127,6 +167,10 @@ enum err postgres__lead(struct store *store, const struct leader_claim *claim, s
             return error_set(e, ERR_BUSY, "%s leads", found.node_id);
         }
         if (err != ERR_OK && err != ERR_NOT_FOUND) {
+            return err;
+        }
+        err = check_claim(pg, e);
+        if (err != ERR_OK) {
             return err;
         }
         err = claim_row(pg, claim, &found, e);
@@ -177,13 +221,13 @@ enum err postgres__resign(struct store *store, const struct fence *fence, struct
     struct postgres *pg = postgres__of(store);
     struct postgres_params params = {0};
     postgres__param_fence(&params, fence);
-    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
+    enum err err = begin_look(pg, e); /* whoever has just rolled the schema back resigns, too */
     return err != ERR_OK ? err : plain(postgres__run(pg, resign_sql, &params, e), e);
 }
 
 enum err postgres__leader(struct store *store, struct arena *arena, struct leader *out, struct error *e)
 {
     struct postgres *pg = postgres__of(store);
-    enum err err = postgres__begin(pg, POSTGRES_LEADER_SILENCE_MS, true, e);
+    enum err err = begin_look(pg, e);
     return err != ERR_OK ? err : read_leader(pg, arena, out, e);
 }

@@ -99,9 +99,9 @@ static enum err take_step(struct postgres *pg, uint32_t version, bool *out_done,
         return err;
     }
     if (current > newest) {
-        error_set(e, ERR_PRECONDITION, "the database's schema is version %u, newer than this program's %u", current,
+        error_set(e, ERR_PRECONDITION, "the store's schema has version %u, this program knows up to %u", current,
                   newest);
-        error_hint(e, "use a newer capstan");
+        error_hint(e, "use a newer program; this one could damage what it does not know");
         return ERR_PRECONDITION;
     }
     *out_done = current == version;

@@ -143,6 +143,8 @@ static void put_stage(struct buf *out, const struct pb_stage_status *stage)
     put_uint(out, "skipped", stage->skipped);
     put_uint(out, "rows", stage->rows);
     put_uint(out, "bytes", stage->bytes);
+    put_key(out, "fraction");
+    json_write_number(out, stage->fraction);
     buf_char(out, '}');
 }
 
@@ -319,6 +321,29 @@ void wire_json_leader(struct buf *out, const struct pb_get_leader_response *lead
     put_uint(out, "epoch", leader->epoch);
     put_text(out, "role", leader->role);
     put_uint(out, "staleness_ms", leader->staleness_ms);
+    buf_char(out, '}');
+}
+
+void wire_json_overview(struct buf *out, const struct pb_get_overview_response *overview)
+{
+    buf_char(out, '{');
+    put_uint(out, "jobs_queued", overview->jobs_queued);
+    put_uint(out, "jobs_running", overview->jobs_running);
+    put_uint(out, "jobs_succeeded", overview->jobs_succeeded);
+    put_uint(out, "jobs_failed", overview->jobs_failed);
+    put_uint(out, "jobs_canceled", overview->jobs_canceled);
+    put_uint(out, "tasks_queued", overview->tasks_queued);
+    put_uint(out, "tasks_running", overview->tasks_running);
+    put_uint(out, "stuck_tasks", overview->stuck_tasks);
+    put_uint(out, "leases", overview->leases);
+    put_uint(out, "attempts_completed", overview->attempts_completed);
+    put_uint(out, "attempts_failed", overview->attempts_failed);
+    put_uint(out, "attempts_lost", overview->attempts_lost);
+    put_uint(out, "nodes_healthy", overview->nodes_healthy);
+    put_uint(out, "nodes_stale", overview->nodes_stale);
+    put_uint(out, "nodes_dead", overview->nodes_dead);
+    put_uint(out, "slots", overview->slots);
+    put_uint(out, "slots_busy", overview->slots_busy);
     buf_char(out, '}');
 }
 

@@ -57,6 +57,9 @@ void wire_json_nodes(struct buf *out, const struct pb_list_nodes_response *nodes
 /* {"node_id","address","epoch","role","staleness_ms"} */
 void wire_json_leader(struct buf *out, const struct pb_get_leader_response *leader);
 
+/* {"jobs_queued","jobs_running",...}: the numbers of GetOverviewResponse, by their names. */
+void wire_json_overview(struct buf *out, const struct pb_get_overview_response *overview);
+
 /* {"name","source","format"} */
 void wire_json_table(struct buf *out, const struct pb_table *table);
 

@@ -284,6 +284,7 @@ struct pb_stage_status *wire_stage(uint32_t stage, const struct stage_status *st
     m->skipped = status->counts[TASK_SKIPPED];
     m->rows = status->rows;
     m->bytes = status->bytes;
+    m->fraction = status->n_tasks > 0 ? (double)m->succeeded / status->n_tasks : 0;
     return m;
 }
 

@@ -103,6 +103,7 @@ static const struct rule stage_status[] = {
     COUNTER("bytes"),
     COUNTER("canceled"),
     COUNTER("skipped"),
+    FRACTION("fraction"),
 };
 
 static const struct rule get_query_status_response[] = {MESSAGE("status", QUERY_STATUS, NEEDED)};
@@ -131,10 +132,7 @@ static const struct rule list_jobs_response[] = {
 };
 
 static const struct rule list_tasks_request[] = {
-    ID("query_id", NEEDED),
-    WORD("state"),
-    NUMBER("limit", LIMIT_PAGE, TRIMMED),
-    WORD("after"),
+    ID("query_id", NEEDED), WORD("state"), NUMBER("limit", LIMIT_PAGE, TRIMMED), WORD("after"), BOOL("without_results"),
 };
 
 static const struct rule task_status[] = {
@@ -160,7 +158,8 @@ static const struct rule why_pending_request[] = {ID("query_id", NEEDED)};
 static const struct rule pending_reason[] = {REF("ref", JOB, NEEDED), PROSE("reason"), COUNTER("tasks")};
 static const struct rule why_pending_response[] = {MESSAGE("reasons", PENDING_REASON, UP_TO(LIMIT_PAGE))};
 static const struct rule watch_events_request[] = {
-    ID("query_id"), COUNTER("after_seq"), BOOL("follow"), BOOL("rows"), COUNTER("feed"), COUNTER("position"),
+    ID("query_id"),      COUNTER("after_seq"),       BOOL("follow"), BOOL("rows"), COUNTER("feed"),
+    COUNTER("position"), NUMBER("last", UINT32_MAX),
 };
 
 static const struct rule event[] = {
@@ -336,6 +335,14 @@ static const struct rule get_leader_response[] = {
     WORKER_ID("node_id"), ADDRESS("address"), COUNTER("epoch"), WORD("role"), COUNTER("staleness_ms"),
 };
 
+static const struct rule get_overview_response[] = {
+    COUNTER("jobs_queued"),   COUNTER("jobs_running"),       COUNTER("jobs_succeeded"),  COUNTER("jobs_failed"),
+    COUNTER("jobs_canceled"), COUNTER("tasks_queued"),       COUNTER("tasks_running"),   COUNTER("stuck_tasks"),
+    COUNTER("leases"),        COUNTER("attempts_completed"), COUNTER("attempts_failed"), COUNTER("attempts_lost"),
+    COUNTER("nodes_healthy"), COUNTER("nodes_stale"),        COUNTER("nodes_dead"),      COUNTER("slots"),
+    COUNTER("slots_busy"),
+};
+
 static const struct rule list_nodes_request[] = {NAME("executor"), WORD("capability"), NAME("operator", )};
 
 static const struct rule node[] = {
@@ -465,6 +472,8 @@ static const struct message_rules messages[PB_KIND_COUNT] = {
     [PB_SHUFFLE_PARTITION_CHUNK] = RESPONSE(shuffle_partition_chunk),
     [PB_GET_LEADER_REQUEST] = EMPTY,
     [PB_GET_LEADER_RESPONSE] = RESPONSE(get_leader_response),
+    [PB_GET_OVERVIEW_REQUEST] = EMPTY,
+    [PB_GET_OVERVIEW_RESPONSE] = RESPONSE(get_overview_response),
     [PB_LIST_NODES_REQUEST] = REQUEST(list_nodes_request),
     [PB_NODE] = RESPONSE(node),
     [PB_LIST_NODES_RESPONSE] = RESPONSE(list_nodes_response),

@@ -321,12 +321,37 @@ static void check_method(struct tree_reader *r, const struct where *where, const
     }
 }
 
+static void check_limit(struct tree_reader *r, const struct where *where, const struct json *value, void *into)
+{
+    uint64_t limit = 0;
+    UNUSED(into);
+    if (!is_template(r, value)) {
+        (void)tree__read_uint(r, where, value, 1, LIMIT_QUANTITY, &limit);
+    }
+}
+
+static const struct tree_member limit_members[] = {
+    {"cpu_seconds", check_limit}, {"memory_bytes", check_limit}, {"open_files", check_limit},
+    {"file_bytes", check_limit},  {"output_bytes", check_limit}, {NULL, NULL},
+};
+
+static void check_limits(struct tree_reader *r, const struct where *where, const struct json *value, void *into)
+{
+    UNUSED(into);
+    if (json_kind_of(value) == JSON_OBJECT) {
+        tree__read_object(r, where, value, limit_members, NULL);
+    } else if (!is_template(r, value)) {
+        tree__expected(r, where, "an object, such as {\"cpu_seconds\": 60}", value);
+    }
+}
+
 static const struct tree_member command_inputs[] = {
     {"argv", check_argv},
     {"env", check_env},
     {"cwd", check_is_argument},
     {"stdin", check_is_text},
     {"no_retry_exit_codes", check_exit_codes},
+    {"limits", check_limits},
     {NULL, NULL},
 };
 static const struct tree_member http_inputs[] = {

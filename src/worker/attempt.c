@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/planted.h"
 #include "worker/worker_internal.h"
 
 /* An exclusive attempt is stopped a little before its lease is over, so that what it started is gone by then. */
@@ -20,6 +21,20 @@ static int64_t lease_margin_ms(int64_t lease_ms)
 {
     int64_t tenth = lease_ms / 10;
     return tenth < LEASE_MARGIN_MS_MAX ? tenth : LEASE_MARGIN_MS_MAX;
+}
+
+/*
+ * Until when an exclusive attempt may run. If this process is halted then, executors see to it in the other half of the
+ * margin.
+ */
+static void set_lease_locked(struct worker *worker, struct attempt *attempt, int64_t from_ms)
+{
+    int64_t margin_ms = lease_margin_ms(attempt->lease_ms);
+    int64_t until_ms = from_ms + attempt->lease_ms - margin_ms;
+    heap_set(&worker->leases, &attempt->lease, until_ms);
+    if (!PLANTED(exclusive_runs_on)) {
+        exec_stop_set_limit(attempt->stop, until_ms + margin_ms / 2);
+    }
 }
 
 /* ---- one attempt ---- */
@@ -90,8 +105,7 @@ void worker__attempt_add_locked(struct worker *worker, struct attempt *attempt, 
         attempt->lease_ms = (uint32_t)worker->settings.lease_ms;
     }
     if (attempt->is_exclusive) {
-        int64_t lease_ms = attempt->lease_ms;
-        heap_set(&worker->leases, &attempt->lease, lease_from_ms + lease_ms - lease_margin_ms(lease_ms));
+        set_lease_locked(worker, attempt, lease_from_ms);
         if (heap_min(&worker->leases) == &attempt->lease) {
             worker__watch_look_locked(worker);
         }
@@ -106,7 +120,7 @@ void worker__attempt_renew_locked(struct worker *worker, struct attempt *attempt
     if (heap_has(&attempt->lease)) {
         int64_t until_ms = from_ms + attempt->lease_ms - lease_margin_ms(attempt->lease_ms);
         if (until_ms > attempt->lease.key) {
-            heap_set(&worker->leases, &attempt->lease, until_ms);
+            set_lease_locked(worker, attempt, from_ms);
         }
     }
 }

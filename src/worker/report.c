@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/planted.h"
 #include "worker/worker_internal.h"
 
 #define BATCH_MAX 1000
@@ -338,6 +339,10 @@ static bool deliver(struct worker *worker, struct batch *batch)
             break;
         }
         is_over = err == ERR_OK;
+        if (PLANTED(drop_report) && err == ERR_UNAVAILABLE) {
+            settle(worker, batch, NULL, 0);
+            break;
+        }
         if (is_over) {
             take_answer(worker, batch, answer);
         } else if (err != ERR_CANCELED) {

@@ -29,20 +29,28 @@ static bool may_fetch(const struct worker *worker, const struct rpc_call *call)
     return sha256_equal(digest, worker->token_digest);
 }
 
+static enum err admit(void *context, uint32_t method, struct rpc_call *call, const void **out_note, struct error *e)
+{
+    UNUSED(method);
+    UNUSED(out_note);
+    if (may_fetch(context, call)) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_UNAUTHENTICATED, "this worker gives its data only to those who send the workers' token");
+    error_hint(e, "workers of a cluster need the same token, and the coordinator this one, too: CAPSTAN_TOKEN");
+    return ERR_UNAUTHENTICATED;
+}
+
 static void serve_partition(void *context, struct rpc_call *call)
 {
     struct worker *worker = context;
     struct error e = {0};
-    if (!may_fetch(worker, call)) {
-        error_set(&e, ERR_UNAUTHENTICATED, "this worker gives its data only to those who send the workers' token");
-        error_hint(&e, "workers of a cluster need the same token, and the coordinator this one, too: CAPSTAN_TOKEN");
-    } else if (worker->exchange == NULL) {
+    if (worker->exchange == NULL) {
         error_set(&e, ERR_NOT_FOUND, EXCHANGE_NOT_REGISTERED);
+        rpc_call_fail(call, &e, NULL);
     } else {
         exchange_serve(worker->exchange, call);
-        return;
     }
-    rpc_call_fail(call, &e, NULL);
 }
 
 enum err worker__serve_open(struct worker *worker, const struct worker_options *options, struct error *e)
@@ -61,6 +69,7 @@ enum err worker__serve_open(struct worker *worker, const struct worker_options *
     struct rpc_server_options server = {.listen = options->listen,
                                         .methods = methods,
                                         .n_methods = ARRAY_LEN(methods),
+                                        .admit = admit,
                                         .context = worker,
                                         .message_bytes_max = REQUEST_BYTES_MAX,
                                         .tls_cert_pem = options->listen_cert_pem,

@@ -142,6 +142,15 @@ static struct attempt *finish_locked(struct worker *worker, struct attempt *atte
     return garbage;
 }
 
+/*
+ * Whether the lease of an exclusive attempt was over before it failed: then that failure is the end of the lease, which
+ * nobody has noticed yet because this process did not run, and says nothing about the task.
+ */
+static bool is_overdue_locked(const struct attempt *attempt)
+{
+    return !attempt->outcome.is_success && heap_has(&attempt->lease) && attempt->lease.key <= clock_mono_ms();
+}
+
 static void *slot_main(void *context)
 {
     struct worker *worker = context;
@@ -153,6 +162,10 @@ static void *slot_main(void *context)
         run(worker, attempt, kill_grace_ms);
         enum stop_reason reason = exec_stop_reason(attempt->stop);
         pthread_mutex_lock(&worker->mutex);
+        if (is_overdue_locked(attempt)) {
+            worker__attempt_release_locked(worker, attempt, STOP_LEASE_LOST);
+            reason = exec_stop_reason(attempt->stop);
+        }
         if (!attempt->is_dead && !attempt->outcome.is_success && (reason == STOP_NONE || reason == STOP_TIMEOUT) &&
             may_tell_locked(worker)) {
             /* The line is written without the lock: nobody waits for stderr. The attempt is still ours. */

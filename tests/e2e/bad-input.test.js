@@ -478,7 +478,7 @@ const frame = (type, flag, stream, payload) => {
   return Buffer.concat([head, payload]);
 };
 const garbage = {
-  noise: () => Buffer.from(Array.from({ length: 5000 }, () => Math.floor(Math.random() * 256))),
+  noise: () => Buffer.from(Array.from({ length: 5000 }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 13) & 255)),
   http1: () => Buffer.from('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'),
   tls: () => Buffer.from('1603010200010001fc0303', 'hex'),
   prefaceThenNoise: () => Buffer.concat([Buffer.from(preface), Buffer.alloc(3000, 0xff)]),

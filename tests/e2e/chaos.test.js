@@ -473,6 +473,26 @@ scenarioWithEachStore(
   },
 );
 
+scenario('an exclusive command of a worker that is frozen is gone before another may run it', async (world) => {
+  const cluster = await world.cluster({ settings: patient });
+  const frozen = await cluster.startWorker({ id: 'frozen', slots: 1 });
+  const dir = world.folder();
+  const script = `n=$(ls ${dir} | wc -l); f=${dir}/$n; : >$f; while [ $n -eq 0 ] || [ $(wc -l <$f) -lt 5 ]; do date +%s%N >>$f; sleep 0.02; done`;
+  const id = await cluster.submit([command('alone', script, { exclusive: true })]);
+  await until('it runs', () => fs.readdirSync(dir).length === 1);
+  await cluster.startWorker({ id: 'other', slots: 1 });
+  // The command is not frozen itself: left alone, it would run for ever.
+  frozen.signal('SIGSTOP');
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  const { alone } = await cluster.tasks(id);
+  assert.equal(alone.worker, 'other');
+  const times = (name) => fs.readFileSync(`${dir}/${name}`, 'utf8').trim().split('\n').map(Number);
+  assert.ok(times('0').at(-1) < times('1')[0], 'the first was over before the second began');
+  frozen.signal('SIGCONT');
+  await until('it is back', async () => (await cluster.nodes()).frozen.status === 'healthy');
+  assert.deepEqual((await cluster.tasks(id)).alone, alone, 'and what it has to say changes nothing');
+});
+
 scenario('without any coordinator a worker gives up after orphan_ms, and not before', async (world) => {
   const cluster = await world.cluster({ settings: { ...patient, orphan_ms: 2500 } });
   await cluster.startWorker({ id: 'w', slots: 1 });

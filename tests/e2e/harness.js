@@ -185,8 +185,8 @@ export const childrenOf = (pid) =>
 
 // ---- a proxy ----
 
-// A TCP proxy in front of an address. `cut` breaks what is open and refuses what comes, `mute` keeps connections open and
-// lets no answer through, `delay` holds answers back for a time; `heal` ends all of these.
+// A TCP proxy in front of an address, or of a socket in the file system. `cut` breaks what is open and refuses what comes,
+// `mute` keeps connections open and lets no answer through, `delay` holds answers back for a time; `heal` ends all of these.
 export class Proxy {
   #target;
   #server;
@@ -214,7 +214,7 @@ export class Proxy {
   #accept(from) {
     if (this.#isCut) return from.destroy();
     const [host, port] = this.#target.split(':');
-    const to = net.connect(Number(port), host);
+    const to = this.#target.startsWith('/') ? net.connect(this.#target) : net.connect(Number(port), host);
     const pair = { from, to };
     this.#pairs.add(pair);
     const end = () => {

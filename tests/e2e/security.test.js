@@ -2,9 +2,11 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
+import https from 'node:https';
 import net from 'node:net';
+import os from 'node:os';
 import path from 'node:path';
-import { assert, childrenOf, command, grpcStatus, scenario, sleep, until } from './harness.js';
+import { assert, childrenOf, command, grpcStatus, root, scenario, sleep, until } from './harness.js';
 
 const UNAUTHENTICATED = /^capstan: (no token was sent|the token is not known here)/;
 
@@ -279,16 +281,49 @@ scenario('with certificates and tokens a query runs on two workers, its rows com
   assert.equal((await denied(['nodes'], theirs)).code, 3, 'a certificate of others');
 });
 
+// The status of a request over a connection of its own, or what was wrong with that.
+function httpsStatus(address, ca) {
+  const [host, port] = address.split(':');
+  return new Promise((resolve) => {
+    https
+      .get({ host, port, path: '/healthz', ca, agent: false }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      })
+      .on('error', (error) => resolve(error.message));
+  });
+}
+
+// A stream of events that stays open: { text } grows.
+function httpsStream(world, address, ca, token) {
+  const [host, port] = address.split(':');
+  const headers = { authorization: `Bearer ${token}` };
+  return new Promise((resolve, reject) => {
+    const stream = { text: '' };
+    stream.request = https.get({ host, port, path: '/v1/events', ca, agent: false, headers }, (response) => {
+      response.setEncoding('utf8').on('data', (text) => (stream.text += text));
+      response.on('error', () => {});
+      resolve(stream);
+    });
+    stream.request.on('error', reject);
+    world.atEnd(() => stream.request.destroy());
+  });
+}
+
 scenario('a new certificate counts for new connections without a restart', async (world) => {
   const certs = authority(world, 'certs');
+  const keep = { cert: `${certs.cert}.kept`, key: `${certs.key}.kept` };
+  fs.copyFileSync(certs.cert, keep.cert);
+  fs.copyFileSync(certs.key, keep.key);
   const next = authority(world, 'next');
   const tokens = world.file('tokens', tokenLines({ a: 'admin' }));
   const coordinator = world.capstan('coordinator', [
     'coordinator',
     ...['--store', `sqlite:${world.folder()}/state.db`, '--listen', '127.0.0.1:0', '--auth-tokens', tokens],
-    ...['--tls-cert', certs.cert, '--tls-key', certs.key],
+    ...['--tls-cert', certs.cert, '--tls-key', certs.key, '--http', '127.0.0.1:0'],
   ]);
   const [, address] = await coordinator.line(/serving on (\S+),/);
+  const [, http] = await coordinator.line(/the HTTP API is at https:\/\/(\S+)/);
   await coordinator.line(/this coordinator leads/);
   const codeWith = async (ca) =>
     (
@@ -296,16 +331,79 @@ scenario('a new certificate counts for new connections without a restart', async
         env: { CAPSTAN_TOKEN: 'a-secret' },
       })
     ).code;
+  const ca = fs.readFileSync(certs.ca);
+  const nextCa = fs.readFileSync(next.ca);
   assert.equal(await codeWith(certs.ca), 0);
   assert.equal(await codeWith(next.ca), 3);
+  assert.equal(await httpsStatus(http, ca), 200);
+  assert.match(await httpsStatus(http, nextCa), /certificate|signature/i);
+  const open = await httpsStream(world, http, ca, 'a-secret'); // over the certificate of before
   // First only one of the two files, which do not belong together then.
   fs.copyFileSync(next.cert, certs.cert);
   await coordinator.line(/the certificates stay as they were: the TLS certificate and key cannot be used/);
   assert.equal(await codeWith(certs.ca), 0);
+  assert.equal(await httpsStatus(http, ca), 200);
   fs.copyFileSync(next.key, certs.key);
   await coordinator.line(/the certificates were read again/);
   assert.equal(await codeWith(next.ca), 0);
   assert.equal(await codeWith(certs.ca), 3);
+  assert.equal(await httpsStatus(http, nextCa), 200);
+  assert.match(await httpsStatus(http, ca), /certificate|signature/i);
+  // What is open goes on: a stream that was there before tells of what happens now.
+  const tree = world.file('tree.json', JSON.stringify({ tasks: [sleep('a', 1)] }));
+  const submit = ['submit', tree, '--id', 'seen', '--server', address, '--tls-ca', next.ca];
+  assert.equal((await world.cli(submit, { env: { CAPSTAN_TOKEN: 'a-secret' } })).code, 0);
+  await until('the stream goes on', () => open.text.includes('"seen"'));
+  // And once more, back to where it was.
+  fs.copyFileSync(keep.cert, certs.cert);
+  fs.copyFileSync(keep.key, certs.key);
+  await until('the first certificate counts again', async () => (await httpsStatus(http, ca)) === 200);
+  assert.equal(await codeWith(certs.ca), 0);
+  open.request.destroy();
+});
+
+// ---- the database ----
+
+scenario('the database is reached over TLS, and one with another certificate is not trusted', async (world) => {
+  const certs = authority(world, 'certs');
+  const other = authority(world, 'other');
+  const port = await freePort();
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cap-pgtls-'));
+  const script = path.join(root, 'tests/integration/postgres/server.sh');
+  world.atEnd(() => execFileSync(script, ['remove', dir], { stdio: 'ignore' }));
+  // The key must belong to the user that the server runs as.
+  const isRoot = process.getuid() === 0;
+  const owner = isRoot ? Number(execFileSync('id', ['-u', 'postgres'], { encoding: 'utf8' })) : process.getuid();
+  fs.chmodSync(dir, 0o755);
+  for (const [from, leaf] of [[certs.cert, 'server.pem'], [certs.key, 'server.key']]) {
+    const file = path.join(dir, leaf);
+    fs.copyFileSync(from, file);
+    fs.chmodSync(file, 0o600);
+    if (isRoot) fs.chownSync(file, owner, -1);
+  }
+  const settings = [`port=${port}`, 'listen_addresses=127.0.0.1', 'ssl=on'];
+  const files = [`ssl_cert_file=${dir}/server.pem`, `ssl_key_file=${dir}/server.key`];
+  execFileSync(script, ['start', dir, '--fsync=off', ...settings, ...files], { stdio: 'ignore' });
+  const url = (ca) => `postgres://postgres@127.0.0.1:${port}/postgres?sslmode=verify-full&sslrootcert=${ca}`;
+  const listen = ['--listen', '127.0.0.1:0'];
+  const refused = await world.cli(['coordinator', '--store', url(other.ca), '--store-wait', '0s', ...listen]);
+  assert.equal(refused.code, 3, refused.stderr);
+  assert.match(refused.stderr, /certificate verify failed/);
+  const wrongName = url(certs.ca).replace('@127.0.0.1', '@127.0.0.2');
+  assert.notEqual((await world.cli(['coordinator', '--store', wrongName, '--store-wait', '0s', ...listen])).code, 0);
+
+  const coordinator = world.capstan('coordinator', ['coordinator', '--store', url(certs.ca), ...listen]);
+  const [, address] = await coordinator.line(/serving on (\S+),/);
+  await coordinator.line(/this coordinator leads/);
+  const tree = world.file('tree.json', JSON.stringify({ tasks: [sleep('a', 1)] }));
+  const submitted = await world.cli(['submit', tree, '--id', 'kept', '--server', address]);
+  assert.equal(submitted.code, 0, submitted.stderr);
+  const sql = (text) =>
+    execFileSync('psql', ['-h', dir, '-p', String(port), '-U', 'postgres', '-qAt', '-c', text], { encoding: 'utf8' }).trim();
+  assert.equal(sql("select count(*) from capstan.jobs where job_id = 'kept'"), '1');
+  const from = "from pg_stat_ssl join pg_stat_activity using (pid) where client_addr = '127.0.0.1'";
+  assert.equal(sql(`select count(*) ${from} and not ssl`), '0');
+  assert.ok(Number(sql(`select count(*) ${from} and ssl`)) >= 2, 'its connections are encrypted');
 });
 
 scenario('the data of a worker is for those who have the token of workers', async (world) => {

@@ -221,7 +221,8 @@ static void handle(struct sim *sim, const struct event *event)
 static void trace_world(struct sim *sim)
 {
     const struct world *world = &sim->world;
-#define TRACE_SETTING(name, def, lo, hi) sim_trace(sim, "setting " #name " = %lld", (long long)world->config.name);
+#define TRACE_SETTING(name, def, lo, hi, help)                                                                         \
+    sim_trace(sim, "setting " #name " = %lld", (long long)world->config.name);
     CORE_CONFIG_TABLE(TRACE_SETTING)
 #undef TRACE_SETTING
     sim_trace(sim, "%u workers, %u of them safe, %u slots each; %u jobs", world->n_workers, world->n_safe,

@@ -194,6 +194,21 @@ TEST(a_call_waits_while_nobody_leads)
     rpc_server_close(fake.server, 0);
 }
 
+TEST(an_election_is_waited_for_longer_than_a_server_is_looked_for)
+{
+    struct fake fake = {.heals_after = 8}; /* with the pauses between two calls that is more than two seconds */
+    char answer[64] = "";
+    refuse(&fake, "");
+    fake_open(&fake);
+    struct client *client = open_client(rpc_server_address(fake.server), 2000);
+
+    int64_t began_ms = clock_mono_ms();
+    CHECK_ERR(ask(client, NULL, answer, NULL), ERR_OK);
+    CHECK(clock_mono_ms() - began_ms > 2000);
+    client_close(client);
+    rpc_server_close(fake.server, 0);
+}
+
 TEST(when_the_patience_is_over_the_error_says_who_was_asked)
 {
     char dead[64];

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "exec/guard.h"
 #include "fixture.h"
 
@@ -93,7 +94,7 @@ TEST(the_guard_is_not_hit_by_signals_to_the_workers_group)
         CHECK_INT(kill(pid, signals[i]), 0);
     }
     CHECK(guard_starts(guard) >= 0);
-    guard_started(guard, 0);
+    guard_started(guard, 0, 0);
     CHECK_INT(guard_pid(guard), pid);
     guard_free(guard);
     CHECK(!is_alive(pid));
@@ -125,13 +126,13 @@ TEST(a_guard_that_was_killed_is_replaced_and_the_new_one_knows_what_runs)
     if (worker == 0) {
         struct guard *guard = guard_new();
         guard_starts(guard);
-        guard_started(guard, idler); /* the first guard is never told: what the second knows is from the worker */
+        guard_started(guard, idler, 0); /* the first guard is never told: what the second knows is from the worker */
         pid_t first = guard_pid(guard);
         kill(first, SIGKILL);
         bool is_replaced = false;
         while (!is_replaced) {
             guard_starts(guard);
-            guard_started(guard, 0);
+            guard_started(guard, 0, 0);
             is_replaced = guard_pid(guard) != first && guard_pid(guard) > 0;
         }
         ssize_t n = write(outcome[1], "1", 1);
@@ -150,9 +151,9 @@ TEST(a_guard_that_was_killed_is_replaced_and_the_new_one_knows_what_runs)
 }
 
 /* As a command tells the guard that it is there. */
-static void tell_of(int fd, pid_t group)
+static void tell_of(int fd, pid_t group, int64_t until_ms)
 {
-    struct guard_message message = {.kind = GUARD_ADD, .group = group};
+    struct guard_message message = {.kind = GUARD_ADD, .group = group, .until_ms = until_ms};
     if (send(fd, &message, sizeof(message), 0) != sizeof(message)) {
         _exit(1);
     }
@@ -164,8 +165,8 @@ TEST(a_group_that_was_taken_back_is_left_alone)
     pid_t worker = fork();
     if (worker == 0) {
         struct guard *guard = guard_new();
-        tell_of(guard_starts(guard), idler);
-        guard_started(guard, idler);
+        tell_of(guard_starts(guard), idler, 0);
+        guard_started(guard, idler, 0);
         guard_drop(guard, idler);
         kill(getpid(), SIGKILL);
     }
@@ -175,6 +176,76 @@ TEST(a_group_that_was_taken_back_is_left_alone)
     CHECK_INT(waitpid(idler, NULL, WNOHANG), 0);
     kill(idler, SIGKILL);
     CHECK_INT(waitpid(idler, NULL, 0), idler);
+}
+
+/* A worker that halts itself as soon as it has started a group that may run for `ms`, or has been moved to that. */
+static pid_t start_halting_worker(pid_t idler, int64_t ms, bool is_moved)
+{
+    pid_t worker = fork();
+    if (worker == 0) {
+        struct guard *guard = guard_new();
+        int64_t until_ms = clock_mono_ms() + (is_moved ? 3600000 : ms);
+        tell_of(guard_starts(guard), idler, until_ms);
+        guard_started(guard, idler, until_ms);
+        if (is_moved) {
+            guard_move(guard, idler, clock_mono_ms() + ms);
+        }
+        kill(getpid(), SIGSTOP);
+        _exit(1);
+    }
+    return worker;
+}
+
+/* Sees that the group is killed though its worker neither lives nor dies, and not before the time is over. */
+static void check_limit(bool is_moved)
+{
+    pid_t idler = start_idler();
+    int64_t since_ms = clock_mono_ms();
+    pid_t worker = start_halting_worker(idler, 300, is_moved);
+    int status = 0;
+    CHECK_INT(waitpid(worker, &status, WUNTRACED), worker);
+    CHECK(WIFSTOPPED(status));
+    CHECK_INT(waitpid(idler, &status, 0), idler);
+    CHECK(WIFSIGNALED(status));
+    CHECK(clock_mono_ms() - since_ms >= 300);
+    CHECK_INT(waitpid(worker, NULL, WNOHANG), 0);
+    kill(worker, SIGKILL);
+    CHECK_INT(waitpid(worker, NULL, 0), worker);
+}
+
+TEST(a_group_is_killed_when_its_time_is_over_though_the_worker_is_halted)
+{
+    check_limit(false);
+}
+
+TEST(a_limit_that_was_moved_counts)
+{
+    check_limit(true);
+}
+
+TEST(a_guard_that_replaces_another_knows_the_limits)
+{
+    pid_t idler = start_idler();
+    pid_t worker = fork();
+    if (worker == 0) {
+        struct guard *guard = guard_new();
+        guard_starts(guard);
+        guard_started(guard, idler, clock_mono_ms() + 300); /* the first guard is never told */
+        pid_t first = guard_pid(guard);
+        kill(first, SIGKILL);
+        while (guard_pid(guard) == first || guard_pid(guard) <= 0) {
+            guard_starts(guard);
+            guard_started(guard, 0, 0);
+        }
+        kill(getpid(), SIGSTOP);
+        _exit(1);
+    }
+    int status = 0;
+    CHECK_INT(waitpid(idler, &status, 0), idler);
+    CHECK(WIFSIGNALED(status));
+    CHECK_INT(waitpid(worker, NULL, WNOHANG), 0);
+    kill(worker, SIGKILL);
+    CHECK_INT(waitpid(worker, NULL, 0), worker);
 }
 
 TEST(a_process_that_the_worker_forks_does_not_keep_the_guard_from_its_duty)
@@ -220,7 +291,7 @@ TEST(a_guard_that_comes_too_late_to_see_its_worker_does_its_duty)
         if (worker == 0) {
             close(hold[1]);
             struct guard *guard = guard_new();
-            tell_of(guard_starts(guard), idler);
+            tell_of(guard_starts(guard), idler, 0);
             if (fork() == 0) {
                 char byte = 0;
                 _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1); /* holds a copy of the guard's socket */

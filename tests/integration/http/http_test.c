@@ -198,3 +198,48 @@ TEST(a_histogram_counts_values_up_to_each_bound)
                         "h_bucket{le=\"+Inf\"} 4\nh_sum 100.85\nh_count 4\n");
     buf_deinit(&out);
 }
+
+static bool is_keeping(void *context, struct http_request *request)
+{
+    UNUSED(context);
+    return http_request_header(request, "X-Keep") != NULL && strcmp(http_request_path(request), "/echo") == 0;
+}
+
+static void say_peer(void *context, struct http_request *request, struct http_answer *answer)
+{
+    UNUSED(context);
+    buf_text(&answer->body, http_request_peer(request));
+}
+
+TEST(a_body_that_nobody_wants_is_read_to_its_end_and_not_kept)
+{
+    static const struct http_route some[] = {{"POST", "/echo", echo}, {"GET", "/peer", say_peer}};
+    struct http_server *server = NULL;
+    struct http_server_options options = {.listen = "127.0.0.1:0",
+                                          .routes = some,
+                                          .n_routes = 2,
+                                          .wants_body = is_keeping,
+                                          .body_bytes_max = 1000,
+                                          .bodies_bytes_max = 1000};
+    struct buf answer = {0};
+    struct buf large = {0};
+    CHECK_ERR(http_server_open(&options, &server, NULL), ERR_OK);
+    for (int i = 0; i < 5000; i++) {
+        buf_text(&large, "0123456789");
+    }
+    talk(http_server_address(server), "POST /echo", "X-Keep: yes\r\n", "abc", &answer);
+    CHECK_STR(talk_body(&answer), "abc");
+    talk(http_server_address(server), "POST /echo", "", "abc", &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    CHECK_STR(talk_body(&answer), "");
+    talk(http_server_address(server), "POST /echo", "", large.data, &answer); /* not even too long */
+    CHECK_INT(talk_status(&answer), 200);
+    CHECK_STR(talk_body(&answer), "");
+    talk(http_server_address(server), "POST /echo", "X-Keep: yes\r\n", large.data, &answer);
+    CHECK_INT(talk_status(&answer), 413);
+    talk(http_server_address(server), "GET /peer", "", NULL, &answer);
+    CHECK(strncmp(talk_body(&answer), "ipv4:127.0.0.1:", 15) == 0);
+    buf_deinit(&answer);
+    buf_deinit(&large);
+    http_server_close(server);
+}

@@ -76,6 +76,34 @@ TEST(a_store_on_a_database_without_a_schema_says_so)
     fixture_close(&f);
 }
 
+TEST(on_a_schema_of_later_a_program_sees_who_leads_and_does_not_lead_itself)
+{
+    struct fixture f;
+    struct server_session other;
+    struct leader leader;
+    struct store_summary summary;
+    struct store *fresh = NULL;
+    fixture_lead(&f, HOUR_MS);
+    server_session_open(&other, &f.server);
+    server_session_run(&other, "INSERT INTO capstan.schema_migrations VALUES (999, 'later')");
+
+    /* Over a connection that stood before, and over one that is made now. */
+    CHECK_CALL(&f, store_open(f.server.url, &fresh, &f.e), ERR_OK);
+    CHECK_CALL(&f, store_leader(fresh, &f.arena, &leader, &f.e), ERR_OK);
+    CHECK_CALL(&f, store_summarize(fresh, &summary, &f.e), ERR_UNAVAILABLE); /* somebody else may be able to */
+    CHECK_CALL(&f, store_resign(f.store, &f.fence, &f.e), ERR_OK);
+    struct leader_claim claim = fixture_claim("n", HOUR_MS);
+    CHECK_CALL(&f, store_lead(f.store, &claim, &f.arena, &leader, &f.e), ERR_PRECONDITION);
+    CHECK(strstr(f.e.message, "999") != NULL);
+    CHECK_CALL(&f, store_lead(fresh, &claim, &f.arena, &leader, &f.e), ERR_PRECONDITION);
+
+    server_session_run(&other, "DELETE FROM capstan.schema_migrations WHERE version = 999");
+    CHECK_CALL(&f, store_lead(fresh, &claim, &f.arena, &leader, &f.e), ERR_OK);
+    store_close(fresh);
+    server_session_close(&other);
+    fixture_close(&f);
+}
+
 static uint32_t inbox_size(struct fixture *f, const struct inbox_entry **out)
 {
     uint32_t n = 0;

@@ -156,7 +156,7 @@ static const char *run_query(struct client *c, int64_t n_rows)
     return job_id;
 }
 
-TEST(http_the_rows_of_a_query_come_in_three_formats)
+TEST(http_the_rows_of_a_query_come_in_four_formats)
 {
     struct client c;
     char path[256];
@@ -185,8 +185,9 @@ TEST(http_the_rows_of_a_query_come_in_three_formats)
     buf_deinit(&bytes);
 
     snprintf(path, sizeof path, "/v1/jobs/%s/results?format=parquet", job_id);
-    CHECK_INT(get(&c, path), 501);
-    CHECK(strstr(error_at(&c, "message"), "format") != NULL);
+    CHECK_INT(get(&c, path), 200);
+    CHECK(strstr(c.answer.data, "application/vnd.apache.parquet") != NULL);
+    CHECK(strncmp(c.body, "PAR1", 4) == 0);
     snprintf(path, sizeof path, "/v1/jobs/%s/results?format=xml", job_id);
     CHECK_INT(get(&c, path), 400);
     client_deinit(&c);
@@ -205,7 +206,122 @@ TEST(http_many_rows_come_in_pieces)
     client_deinit(&c);
 }
 
+static void check_rows(struct client *c, const char *job_id, const char *range, const char *expected)
+{
+    char path[256];
+    snprintf(path, sizeof path, "/v1/jobs/%s/results?%s", job_id, range);
+    CHECK_INT(get(c, path), 200);
+    const char *rows = strstr(c->body, "\"rows\":");
+    CHECK(rows != NULL);
+    CHECK_STR(rows == NULL ? "" : rows, expected);
+}
+
+TEST(http_a_range_of_rows_is_what_was_asked_for)
+{
+    struct client c;
+    char path[256];
+    client_init(&c);
+    const char *job_id = run_query(&c, 100000);
+    check_rows(&c, job_id, "offset=0&limit=2", "\"rows\":[[0],[1]]}");
+    check_rows(&c, job_id, "offset=65536&limit=3", "\"rows\":[[65536],[65537],[65538]]}");
+    check_rows(&c, job_id, "offset=99998&limit=5", "\"rows\":[[99998],[99999]]}");
+    check_rows(&c, job_id, "offset=99999", "\"rows\":[[99999]]}");
+    check_rows(&c, job_id, "offset=100000&limit=5", "\"rows\":[]}");
+    check_rows(&c, job_id, "offset=999999999999999999&limit=1", "\"rows\":[]}");
+    check_rows(&c, job_id, "limit=0", "\"rows\":[]}");
+    snprintf(path, sizeof path, "/v1/jobs/%s/results?format=csv&offset=7&limit=2", job_id);
+    CHECK_INT(get(&c, path), 200);
+    CHECK(strstr(c.body, "\n7\n8\n") != NULL);
+    static const char *const wrong[] = {"limit=-1",
+                                        "limit=",
+                                        "offset=1e3",
+                                        "offset=1000000000000000000000",
+                                        "format=arrow&limit=1",
+                                        "format=parquet&offset=1"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        snprintf(path, sizeof path, "/v1/jobs/%s/results?%s", job_id, wrong[i]);
+        CHECK_INT(get(&c, path), 400);
+    }
+    CHECK_INT(post(&c, "/v1/jobs?job_id=t1", TREE), 200);
+    finish_task(&c, "a", "{\"n\":1}");
+    CHECK_INT(get(&c, "/v1/jobs/t1?wait_ms=10000"), 200);
+    CHECK_INT(get(&c, "/v1/jobs/t1/results?limit=1"), 400); /* a tree's results are one object */
+    client_deinit(&c);
+}
+
+TEST(http_tasks_come_without_results_if_these_are_not_wanted)
+{
+    struct client c;
+    client_init(&c);
+    CHECK_INT(post(&c, "/v1/jobs?job_id=t1", TREE), 200);
+    finish_task(&c, "a", "{\"n\":1}");
+    CHECK_INT(get(&c, "/v1/jobs/t1/tasks"), 200);
+    CHECK(json_get(json_get(json_at(json_get(c.json, "tasks"), 0), "result"), "n") != NULL);
+    CHECK_INT(get(&c, "/v1/jobs/t1/tasks?without_results=true"), 200);
+    CHECK_UINT(json_count(json_get(c.json, "tasks")), 1);
+    CHECK_INT(json_kind_of(json_get(json_at(json_get(c.json, "tasks"), 0), "result")), JSON_NULL);
+    client_deinit(&c);
+}
+
 /* ---- the cluster ---- */
+
+static double number_at(const struct client *c, const char *key)
+{
+    return json_number(json_get(c->json, key));
+}
+
+TEST(http_an_overview_counts_what_runs_and_what_ended)
+{
+    struct client c;
+    client_init(&c);
+    CHECK_INT(get(&c, "/v1/overview"), 200);
+    CHECK(number_at(&c, "nodes_healthy") == 1);
+    CHECK(number_at(&c, "jobs_queued") == 0);
+    CHECK(number_at(&c, "slots_busy") == 0);
+    CHECK_INT(post(&c, "/v1/jobs?job_id=t1", TREE), 200);
+    CHECK_INT(get(&c, "/v1/overview"), 200);
+    CHECK(number_at(&c, "jobs_queued") == 1);
+    CHECK(number_at(&c, "tasks_queued") == 1);
+    struct pb_task_assignment *task = peer_take(&c.peer, "w1", "a");
+    CHECK_INT(get(&c, "/v1/overview"), 200);
+    CHECK(number_at(&c, "jobs_running") == 1);
+    CHECK(number_at(&c, "tasks_running") == 1);
+    CHECK(number_at(&c, "leases") == 1);
+    CHECK_STR(peer_report(&c.peer, "w1", task, HAS_SUCCEEDED, "{}"), "");
+    CHECK_INT(get(&c, "/v1/jobs/t1?wait_ms=10000"), 200);
+    CHECK_INT(get(&c, "/v1/overview"), 200);
+    CHECK(number_at(&c, "jobs_running") == 0);
+    CHECK(number_at(&c, "jobs_succeeded") == 1);
+    CHECK(number_at(&c, "attempts_completed") == 1);
+    client_deinit(&c);
+}
+
+static int count_in(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what)) {
+        n++;
+    }
+    return n;
+}
+
+TEST(http_the_newest_events_can_be_asked_for_without_those_before)
+{
+    struct client c;
+    client_init(&c);
+    CHECK_INT(post(&c, "/v1/jobs?job_id=t1", TREE), 200);
+    finish_task(&c, "a", "{}");
+    CHECK_INT(get(&c, "/v1/jobs/t1?wait_ms=10000"), 200);
+    CHECK_INT(get(&c, "/v1/events?follow=false"), 200);
+    CHECK(count_in(c.body, "\ndata: ") > 2);
+    CHECK_INT(get(&c, "/v1/events?follow=false&last=2"), 200);
+    CHECK_INT(count_in(c.body, "data: "), 2);
+    CHECK(strstr(c.body, "\"type\":\"created\"") == NULL);
+    CHECK(strstr(c.body, "\"type\":\"completed\"") != NULL);
+    CHECK_INT(get(&c, "/v1/events?follow=false&last=1000000"), 200);
+    CHECK(strstr(c.body, "\"type\":\"created\"") != NULL);
+    client_deinit(&c);
+}
 
 TEST(http_nodes_leader_and_tables)
 {

@@ -312,7 +312,7 @@ TEST(watchers_may_come_and_go_while_events_happen)
 /* ---- floods ---- */
 
 /* Large requests take memory until they are answered; more than so much at a time is turned away, and small ones pass. */
-struct sender {
+struct submitter {
     struct peer *peer;
     enum err err;
     atomic_bool is_done;
@@ -320,7 +320,7 @@ struct sender {
 
 static void *send_large_tree(void *context)
 {
-    struct sender *sender = context;
+    struct submitter *sender = context;
     struct peer own = {.channel = sender->peer->channel};
     struct pb_submit_tasks_request *request = peer_message(&own, PB_SUBMIT_TASKS_REQUEST);
     size_t n = LIMIT_TREE_BYTES - 1000;
@@ -338,11 +338,11 @@ TEST(a_flood_of_large_requests_is_turned_away_and_small_ones_pass)
 {
     enum { N = 12 };
     struct peer p;
-    struct sender senders[N];
+    struct submitter senders[N];
     pthread_t threads[N];
     peer_init(&p);
     for (int i = 0; i < N; i++) {
-        senders[i] = (struct sender){.peer = &p};
+        senders[i] = (struct submitter){.peer = &p};
         CHECK_INT(pthread_create(&threads[i], NULL, send_large_tree, &senders[i]), 0);
     }
     CHECK_ERR(peer_call(&p, "Cluster/ListNodes", peer_message(&p, PB_LIST_NODES_REQUEST), PB_LIST_NODES_RESPONSE, NULL),
@@ -352,7 +352,7 @@ TEST(a_flood_of_large_requests_is_turned_away_and_small_ones_pass)
         CHECK(senders[i].err == ERR_INVALID || senders[i].err == ERR_UNAVAILABLE);
     }
     peer_submit(&p, fan(&p, 1)); /* all that was held back is free again */
-    struct sender last = {.peer = &p};
+    struct submitter last = {.peer = &p};
     send_large_tree(&last);
     CHECK_ERR(last.err, ERR_INVALID);
     peer_deinit(&p);
@@ -362,7 +362,7 @@ TEST(a_flood_of_large_requests_is_turned_away_and_small_ones_pass)
 static void *send_heavy_reports(void *context)
 {
     enum { N = 8 };
-    struct sender *sender = context;
+    struct submitter *sender = context;
     struct peer own = {.channel = sender->peer->channel};
     struct pb_report_task_status_request *request = peer_message(&own, PB_REPORT_TASK_STATUS_REQUEST);
     struct pb_task_report *reports[N];
@@ -399,7 +399,7 @@ static void *send_heavy_reports(void *context)
 TEST(reports_that_take_long_to_check_hold_up_nobody_else)
 {
     struct peer p;
-    struct sender sender = {.peer = &p};
+    struct submitter sender = {.peer = &p};
     pthread_t thread;
     int64_t longest_ms = 0;
     peer_init(&p);
@@ -449,7 +449,7 @@ TEST(errands_do_not_wait_for_a_silent_database_one_after_the_other)
     int64_t began_ms = clock_mono_ms();
     struct office *office = office_new(url, 1);
     for (int i = 0; i < 20; i++) {
-        office_send(office, try_store, &n_failed);
+        office_send(office, SENDER_SELF, try_store, &n_failed);
     }
     office_free(office); /* does what is in the queue */
     int64_t took_ms = clock_mono_ms() - began_ms;

@@ -86,6 +86,31 @@ TEST(help_of_a_verb_is_pinned)
     buf_deinit(&out);
 }
 
+TEST(the_manual_leaves_nothing_for_its_formatter_to_misread)
+{
+    static const struct option options[] = {
+        {"path", 'p', false, OPTION_TEXT, "A|B", "x-y", 0, 0, "'quoted' and \\n, with - and `code`"},
+    };
+    static const struct verb verb = {.name = "look",
+                                     .usage = "",
+                                     .summary = "look around",
+                                     .help = ".begins with a dot",
+                                     .example = "capstan look",
+                                     .options = options,
+                                     .n_options = 1};
+    static const struct verb *const verbs[] = {&verb};
+    struct verb_table table = {.verbs = verbs, .n_verbs = 1};
+    struct buf out = {0};
+    reference_man(&out, &table);
+    CHECK(strstr(out.data, "\n\\&.begins with a dot\n") != NULL);
+    CHECK(strstr(out.data, ".TP\n\\fB\\-p\\fR, \\fB\\-\\-path\\fR \\fIA|B\\fR\n"
+                           "\\&\\(aqquoted\\(aq and \\en, with \\- and code (default x\\-y)\n") != NULL);
+    buf_reset(&out);
+    reference_markdown(&out, &table);
+    CHECK(strstr(out.data, "| `--path`, `-p` | `CAPSTAN_PATH` | A\\|B | `x-y` | 'quoted' and \\n") != NULL);
+    buf_deinit(&out);
+}
+
 TEST(the_list_of_verbs_has_all_of_them)
 {
     struct buf out = {0};

@@ -1,5 +1,5 @@
 /*
- * query_test.c - parameters and settings of `capstan sql`, and how a running query looks.
+ * query_test.c - parameters and settings of `capstan sql`, and what its stages took.
  */
 #include "../test.h"
 
@@ -64,34 +64,6 @@ TEST(settings_are_checked_by_their_kind)
     check_settings("partitions=-1", "--set partitions:");
     check_settings("partition_bytes=much", "--set partition_bytes:");
     check_settings("lease_ms=5", "--set lease_ms: a query has no such setting");
-}
-
-TEST(a_running_query_is_drawn_in_as_many_lines_as_there_are)
-{
-    struct pb_stage_status done = CAPSTAN__V1__STAGE_STATUS__INIT;
-    struct pb_stage_status running = CAPSTAN__V1__STAGE_STATUS__INIT;
-    struct pb_stage_status *stages[] = {&done, &running};
-    struct pb_query_status status = CAPSTAN__V1__QUERY_STATUS__INIT;
-    struct buf out = {0};
-    done.name = (char *)"plan";
-    done.tasks = done.succeeded = 1;
-    running.name = (char *)"s0\033[2J";
-    running.tasks = 8;
-    running.succeeded = 3;
-    running.running = 2;
-    running.queued = 3;
-    running.rows = 12345;
-    status.state = CAPSTAN__V1__QUERY_STATE__QUERY_STATE_RUNNING;
-    status.stages = stages;
-    status.n_stages = 2;
-    CHECK_UINT(query_draw(&status, 1200, 10, &out), 3);
-    CHECK_STR(out.data, "running: 1 of 2 stages done, 1.2 s\n"
-                        "  s0\\x1b[2J 3 of 8 tasks, 2 running, 12,345 rows\n"
-                        "  plan     1 of 1 task\n");
-    buf_reset(&out);
-    CHECK_UINT(query_draw(&status, 1200, 2, &out), 2);
-    CHECK(strstr(out.data, "plan") == NULL);
-    buf_deinit(&out);
 }
 
 static struct pb_task_status task(uint64_t start, uint64_t end)

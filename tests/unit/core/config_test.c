@@ -29,7 +29,7 @@ TEST(every_setting_is_set_by_its_name)
 {
     struct core_config config = core_config_default();
     struct error e;
-#define SET_AND_CHECK(name, def, lo, hi)                                                                               \
+#define SET_AND_CHECK(name, def, lo, hi, help)                                                                         \
     CHECK_ERR(core_config_set(&config, #name, (lo), &e), ERR_OK);                                                      \
     CHECK_INT(config.name, (lo));                                                                                      \
     CHECK_ERR(core_config_set(&config, #name, (hi), &e), ERR_OK);                                                      \

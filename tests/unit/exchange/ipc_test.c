@@ -268,6 +268,47 @@ TEST(a_stream_that_is_cut_off_anywhere_is_refused)
     release_all(&schema, &batch, 1);
 }
 
+static void forget_checksums(struct buf *bytes)
+{
+    for (char *p = bytes->data; p + 12 < bytes->data + bytes->n; p++) { /* nobody knows that key */
+        if (memcmp(p, "capstan:xxh3", 12) == 0) {
+            *p = 'C';
+        }
+    }
+}
+
+TEST(a_compressed_buffer_that_lies_about_its_length_is_refused_before_memory_is_taken_for_it)
+{
+    enum { ROWS = 5000 };
+    const uint64_t plain = (uint64_t)8 * ROWS;
+    const uint64_t lies[] = {plain + 1, plain - 1, 0, 1ULL << 30, 1ULL << 40, 1ULL << 62, UINT64_MAX, UINT64_MAX - 5};
+    struct ArrowSchema schema;
+    struct ArrowArray batch;
+    struct buf bytes = {0};
+    uint32_t n_found = 0;
+    generate_numbers(0, ROWS, &schema, &batch);
+    stream_write(&schema, &batch, 1, true, &bytes);
+    forget_checksums(&bytes);
+    for (size_t at = 0; at + 8 <= bytes.n; at += 8) {
+        struct stream_read read;
+        if (memcmp(bytes.data + at, &plain, 8) != 0) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+            memcpy(bytes.data + at, &lies[i], 8);
+            CHECK(stream_read(&bytes, 1 << 20, false, &read) != ERR_OK);
+            stream_read_deinit(&read);
+        }
+        memcpy(bytes.data + at, &plain, 8);
+        CHECK_ERR(stream_read(&bytes, 1 << 20, false, &read), ERR_OK);
+        stream_read_deinit(&read);
+        n_found++;
+    }
+    CHECK_UINT(n_found, 1);
+    buf_deinit(&bytes);
+    release_all(&schema, &batch, 1);
+}
+
 /*
  * The rows' own checks, without the help of checksums: damage anywhere may change values, but never leads outside of the
  * memory that an array says it has. The sanitizers watch while all is walked.
@@ -284,11 +325,7 @@ TEST(damage_without_checksums_never_leads_outside_of_the_memory)
         generate_schema(&prng, 4, 3, &schema);
         generate_array(&prng, &schema, 40, true, &batch);
         stream_write(&schema, &batch, 1, seed % 3 == 0, &bytes);
-        for (char *p = bytes.data; p + 12 < bytes.data + bytes.n; p++) { /* nobody knows that key */
-            if (memcmp(p, "capstan:xxh3", 12) == 0) {
-                *p = 'C';
-            }
-        }
+        forget_checksums(&bytes);
         for (int i = 0; i < 300; i++) {
             struct stream_read read;
             size_t at = prng_below(&prng, bytes.n);

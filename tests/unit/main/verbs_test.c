@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/help.h"
+#include "coordinator/settings.h"
 #include "main/folder.h"
 #include "main/verbs.h"
 
@@ -37,6 +38,63 @@ TEST(every_default_is_a_value_that_its_own_option_takes)
             CHECK_INT(verb_option_find(verb, option->name), (int64_t)j);
         }
     }
+}
+
+/* Sets NAME=NUMBER in settings that are as they come. */
+static enum err set(const char *name, int64_t number)
+{
+    struct settings settings = settings_default();
+    char assignment[128];
+    snprintf(assignment, sizeof assignment, "%s=%lld", name, (long long)number);
+    return settings_set(&settings, assignment, NULL);
+}
+
+TEST(every_setting_that_is_explained_takes_what_it_is_said_to_take)
+{
+    struct verb_table table = verbs_all();
+    CHECK(table.n_settings > 20);
+    for (uint32_t i = 0; i < table.n_settings; i++) {
+        const struct setting_info *setting = &table.settings[i];
+        struct settings settings = settings_default();
+        char assignment[128];
+        snprintf(assignment, sizeof assignment, "%s=%s", setting->name, setting->fallback);
+        CHECK_ERR(settings_set(&settings, assignment, NULL), ERR_OK);
+        struct settings untouched = settings_default();
+        CHECK_MEM(&settings, &untouched, sizeof settings);
+        CHECK_ERR(set(setting->name, setting->min), ERR_OK);
+        CHECK_ERR(set(setting->name, setting->max), ERR_OK);
+        CHECK_ERR(set(setting->name, setting->min - 1), ERR_INVALID);
+        CHECK_ERR(set(setting->name, setting->max + 1), ERR_INVALID);
+        CHECK(setting->help[0] != '\0');
+    }
+}
+
+TEST(the_references_have_every_verb_flag_and_setting)
+{
+    struct verb_table table = verbs_all();
+    struct buf page = {0};
+    struct buf manual = {0};
+    char text[128];
+    reference_markdown(&page, &table);
+    reference_man(&manual, &table);
+    for (uint32_t i = 0; i < table.n_verbs; i++) {
+        snprintf(text, sizeof text, "\n### capstan %s\n", table.verbs[i]->name);
+        CHECK(strstr(page.data, text) != NULL);
+        snprintf(text, sizeof text, "\n.SS \"capstan %s\"\n", table.verbs[i]->name);
+        CHECK(strstr(manual.data, text) != NULL);
+        for (uint32_t j = 0; j < verb_option_count(table.verbs[i]); j++) {
+            snprintf(text, sizeof text, "\n| `--%s`", verb_option_at(table.verbs[i], j)->name);
+            CHECK(strstr(page.data, text) != NULL);
+        }
+    }
+    for (uint32_t i = 0; i < table.n_settings; i++) {
+        snprintf(text, sizeof text, "\n| `%s` | %s |", table.settings[i].name, table.settings[i].fallback);
+        CHECK(strstr(page.data, text) != NULL);
+        snprintf(text, sizeof text, "\n.B %s\n", table.settings[i].name);
+        CHECK(strstr(manual.data, text) != NULL);
+    }
+    buf_deinit(&page);
+    buf_deinit(&manual);
 }
 
 TEST(every_process_that_listens_can_be_kept_to_this_machine)

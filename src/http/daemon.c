@@ -1,0 +1,90 @@
+/*
+ * daemon.c - libmicrohttpd's daemons behind a server.
+ *
+ * A daemon keeps the certificate that it was started with. So a new certificate means a new daemon, which takes over the
+ * socket that listens; the one before serves the connections that it has, and is stopped when they are gone. There is no
+ * moment at which nobody listens, and a certificate that cannot be used never gets that far.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "http/http_internal.h"
+
+#define IDLE_SECONDS 60
+#define CONNECTION_BYTES ((size_t)96 * 1024) /* of memory for one: headers, and what is on its way out */
+
+struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
+                                      const struct sockaddr *address, int listening)
+{
+    bool has_tls = tls->cert_pem != NULL;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | (server->is_ipv6 ? MHD_USE_IPv6 : 0) |
+                     (has_tls ? MHD_USE_TLS : 0);
+    struct MHD_OptionItem items[] = {
+        {MHD_OPTION_CONNECTION_LIMIT, server->connections_max, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)CONNECTION_BYTES, NULL},
+        {MHD_OPTION_THREAD_POOL_SIZE, server->threads, NULL},
+        {address != NULL ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_LISTEN_SOCKET, listening, (void *)(uintptr_t)address},
+        {has_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->cert_pem},
+        {has_tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->key_pem},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return MHD_start_daemon(flags, 0, NULL, NULL, http__on_request, server, MHD_OPTION_NOTIFY_COMPLETED,
+                            http__on_completed, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+}
+
+static bool is_idle(struct MHD_Daemon *daemon)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    return info != NULL && info->num_connections == 0;
+}
+
+/* Stops those that have nothing left to do. */
+static void sweep(struct http_server *server)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < server->n_retired; i++) {
+        if (is_idle(server->retired[i])) {
+            MHD_stop_daemon(server->retired[i]);
+        } else {
+            server->retired[n++] = server->retired[i];
+        }
+    }
+    server->n_retired = n;
+}
+
+enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem, struct error *e)
+{
+    struct http__tls tls = {cert_pem, key_pem};
+    if (!server->has_tls) {
+        return error_set(e, ERR_INVALID, "this server was started without TLS");
+    }
+    sweep(server);
+    if (server->n_retired == HTTP_RETIRED_MAX) {
+        error_set(e, ERR_BUSY, "connections with the last %d certificates are still open", HTTP_RETIRED_MAX);
+        error_hint(e, "change the file once more when they are gone");
+        return ERR_BUSY;
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_LISTEN_FD);
+    int listening = info == NULL ? -1 : fcntl(info->listen_fd, F_DUPFD_CLOEXEC, 0);
+    struct MHD_Daemon *next = listening < 0 ? NULL : http__daemon_start(server, &tls, NULL, listening);
+    if (next == NULL) { /* and the copy of the socket is closed */
+        return error_set(e, ERR_INVALID, "the certificate for HTTP cannot be used, or is not its key's");
+    }
+    int before = MHD_quiesce_daemon(server->daemon);
+    if (before >= 0) {
+        close(before);
+    }
+    server->retired[server->n_retired++] = server->daemon;
+    server->daemon = next;
+    return ERR_OK;
+}
+
+void http__daemons_stop(struct http_server *server)
+{
+    MHD_stop_daemon(server->daemon);
+    for (uint32_t i = 0; i < server->n_retired; i++) {
+        MHD_stop_daemon(server->retired[i]);
+    }
+    server->n_retired = 0;
+}

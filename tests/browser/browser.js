@@ -1,0 +1,100 @@
+// browser.js - Debian's Chromium, driven from tests: pages that notice what they must not do, clusters with a dashboard.
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+import { assert, root } from '../e2e/harness.js';
+
+export const pictures = path.join(root, 'build/test/browser');
+fs.mkdirSync(pictures, { recursive: true });
+
+const axeSource = fs.readFileSync(fileURLToPath(new URL('node_modules/axe-core/axe.min.js', import.meta.url)), 'utf8');
+
+// Names that lead here although they are somebody else's, as an attacker's name server would tell.
+export const REBOUND = 'rebound.example';
+
+let browser;
+
+async function theBrowser() {
+  browser ??= await chromium.launch({
+    executablePath: process.env.CAPSTAN_CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', `--host-resolver-rules=MAP ${REBOUND} 127.0.0.1`],
+  });
+  return browser;
+}
+
+export async function closeBrowser() {
+  await browser?.close();
+  browser = undefined;
+}
+
+// A page at this address, closed with the world. What it asked for and what it complained about is kept.
+export async function openPage(world, url, options = {}) {
+  const context = await (await theBrowser()).newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  world.atEnd(() => context.close());
+  const page = await context.newPage();
+  page.asked = [];
+  page.complaints = [];
+  page.on('request', (request) => page.asked.push(request.url()));
+  page.on('console', (message) => {
+    // The browser itself reports answers such as 401; what scripts report, and what the page's own rules refuse, are ours.
+    if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) page.complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => page.complaints.push(String(error)));
+  page.setDefaultTimeout(15000);
+  await page.addInitScript(() => {
+    window.longTasks = [];
+    new PerformanceObserver((list) => {
+      for (const { duration } of list.getEntries()) window.longTasks.push(duration);
+    }).observe({ type: 'longtask', buffered: true });
+  });
+  if (url) await page.goto(url);
+  return page;
+}
+
+// `up` with a dashboard.
+export async function upWithDashboard(world, args = [], { auth = false, workers = 2, slots = 2 } = {}) {
+  const home = world.folder('home');
+  const up = world.capstan(
+    'up',
+    [
+      'up',
+      ...['--data', `${world.folder('up')}/data`, '--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'],
+      ...['--workers', String(workers), '--slots', String(slots), ...(auth ? [] : ['--no-auth']), ...args],
+    ],
+    { env: { XDG_CONFIG_HOME: home } },
+  );
+  const [, address] = await up.line(/dashboard and HTTP API at (\S+)$/m);
+  const base = new URL('/', address).origin;
+  const token = new URL(address).hash.replace('#token=', '');
+  const headers = { 'content-type': 'application/json', ...(token ? { authorization: `Bearer ${token}` } : {}) };
+  const post = async (where, body) => {
+    const response = await fetch(base + where, { method: 'POST', headers, body: JSON.stringify(body) });
+    const answer = await response.json();
+    assert.equal(response.status, 200, JSON.stringify(answer));
+    return answer;
+  };
+  const get = async (where) => (await fetch(base + where, { headers })).json();
+  const ended = async (id) => get(`/v1/jobs/${id}?wait_ms=60000`);
+  return { up, address, base, token, post, get, ended };
+}
+
+// No request left for another origin, and nothing was refused or went wrong in the page.
+export function checkQuiet(page, base) {
+  const foreign = page.asked.filter((url) => !url.startsWith(`${base}/`) && !/^(data|blob):/.test(url));
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(page.complaints, []);
+}
+
+// What the rules of accessibility find in the page as it is.
+export async function findings(page) {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(() => window.axe.run(document));
+  return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).slice(0, 3)}`);
+}
+
+export const checkAccessible = async (page, what) => assert.deepEqual(await findings(page), [], what);
+
+export const picture = (page, name) => page.screenshot({ path: path.join(pictures, `${name}.png`) });
+
+export const longest = (page) => page.evaluate(() => Math.max(0, ...window.longTasks));

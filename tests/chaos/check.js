@@ -1,0 +1,448 @@
+// check.js - what a history proves, or disproves. Pure: it reads nothing but the history, and changes nothing.
+//
+//   check(history) -> { violations: [{ property, what }], figures }
+//
+// history.js says what the lines are. Each function below is one property. They share the index of the history, and what
+// the rows that were written say in order (Replay).
+
+const JOB_ENDS = { 2: 'succeeded', 3: 'failed', 4: 'canceled' };
+const JOB_TREE = 1;
+const TASK = { queued: 0, running: 1, succeeded: 2, failed: 3, canceled: 4, skipped: 5 };
+const OUTCOME = { completed: 2, failed: 3, lost: 4 };
+const taskState = (number) => Object.keys(TASK)[number];
+
+const keyOf = ({ job_id, stage, task }) => `${job_id}/${stage}/${task}`;
+const isEnd = (state) => Object.values(JOB_ENDS).includes(state);
+const isCommand = ({ does }) => !['sleep', 'sql'].includes(does);
+const groupBy = (list, by) => {
+  const groups = new Map();
+  for (const item of list) {
+    const key = by(item);
+    if (groups.has(key)) groups.get(key).push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
+};
+
+// ---- the index ----
+
+class Index {
+  constructor(history) {
+    const of = groupBy(history, ({ e }) => e);
+    const get = (e) => of.get(e) ?? [];
+    const state = groupBy(get('state'), ({ table }) => table);
+    const rows = (table) => (state.get(table) ?? []).map(({ row }) => row);
+    this.meta = get('meta')[0] ?? { settings: {} };
+    this.plans = new Map(get('plan').map((plan) => [plan.job, plan]));
+    this.invoked = get('invoke');
+    this.answers = get('ok');
+    this.refused = get('fail');
+    this.unknown = get('unknown');
+    this.faults = get('fault');
+    this.stalls = get('stall');
+    this.audit = get('audit');
+    this.healed = get('healed')[0];
+    this.finished = get('finished')[0];
+    this.unexpected = get('unexpected');
+    this.jobs = new Map(rows('jobs').map((row) => [row.job_id, row]));
+    this.tasks = new Map(rows('tasks').map((row) => [keyOf(row), row]));
+    this.leases = rows('task_leases');
+    this.attempts = groupBy(rows('execution_idempotency'), keyOf);
+    this.attemptOf = new Map(rows('execution_idempotency').map((row) => [row.key, row]));
+    this.stageOf = new Map(rows('stages').map((row) => [`${row.job_id}/${row.name}`, row.stage]));
+    this.runs = groupBy(get('run'), ({ job, task }) => `${job}/${task}`);
+    this.canceled = new Set(this.invoked.filter(({ op }) => op === 'cancel').map(({ job }) => job));
+  }
+
+  // Of a planned task of a tree: its key in the tables; undefined if the job is not there.
+  key(job, name) {
+    const stage = this.stageOf.get(`${job}/${name}`);
+    return stage === undefined ? undefined : `${job}/${stage}/0`;
+  }
+
+  // All planned tasks of trees that are there: { job, plan, task, key, row, attempts, runs }.
+  *treeTasks() {
+    for (const [job, plan] of this.plans) {
+      if (plan.kind !== 'tree' || !this.jobs.has(job)) continue;
+      for (const task of plan.tasks) {
+        const key = this.key(job, task.name);
+        const row = this.tasks.get(key);
+        if (!row) continue;
+        yield {
+          job,
+          plan,
+          task,
+          key,
+          row,
+          attempts: this.attempts.get(key) ?? [],
+          runs: this.runs.get(`${job}/${task.name}`) ?? [],
+        };
+      }
+    }
+  }
+
+  // The key that the committed attempt of a command had; undefined: none.
+  committed(job, name) {
+    const attempts = this.attempts.get(this.key(job, name)) ?? [];
+    return attempts.find(({ status }) => status === OUTCOME.completed)?.key;
+  }
+}
+
+const resultOf = (row) => {
+  try {
+    return row.result ? JSON.parse(row.result) : null;
+  } catch {
+    return null;
+  }
+};
+
+// ---- properties of answers ----
+
+// What a client was told is true for ever: jobs that were taken are there, ends are final, results are those.
+function acknowledged(index, violate) {
+  for (const { op, job, state, results } of index.answers) {
+    const row = index.jobs.get(job);
+    if (!row) {
+      if (['submit', 'status', 'cancel', 'cli', 'results', 'rows'].includes(op))
+        violate(`${op} of ${job} was answered, and there is no such job`);
+      continue;
+    }
+    const end = JOB_ENDS[row.state];
+    if (isEnd(state) && end !== state)
+      violate(`${op} of ${job} was answered with ${state}, and it is ${end ?? 'not ended'}`);
+    for (const [name, key] of Object.entries(results ?? {})) {
+      const kept = resultOf(index.tasks.get(index.key(job, name)) ?? {})?.json?.key ?? null;
+      if (key !== kept) violate(`the result of ${job}/${name} was ${key} for the client, and is ${kept}`);
+    }
+  }
+  for (const { op, job, code, why } of index.refused) violate(`${op} of ${job} was refused: ${code} ${why}`);
+}
+
+// Queries bring the rows of one DuckDB.
+function rows(index, violate) {
+  for (const { op, job, digest, rows: count } of index.answers) {
+    const plan = index.plans.get(job);
+    if (digest === undefined || plan?.kind !== 'query') continue;
+    if (digest !== plan.expected)
+      violate(`${op} of ${job} brought other rows (${count}) than DuckDB alone (${plan.rows}): ${plan.sql}`);
+  }
+}
+
+// ---- properties of what is in the database at the end ----
+
+function oneResult(index, violate) {
+  for (const { job, task, row, attempts } of index.treeTasks()) {
+    const completed = attempts.filter(({ status }) => status === OUTCOME.completed);
+    if (completed.length > 1) violate(`${job}/${task.name} has ${completed.length} results`);
+    if (row.state !== TASK.succeeded) {
+      if (completed.length > 0) violate(`${job}/${task.name} is ${taskState(row.state)}, and has a result`);
+      continue;
+    }
+    if (completed.length === 0 && task.does !== 'sql')
+      violate(`${job}/${task.name} succeeded, and no attempt of it did`);
+    const result = resultOf(row);
+    if (isCommand(task) && result?.json?.key !== completed[0]?.key) {
+      violate(
+        `the result of ${job}/${task.name} is of the execution ${result?.json?.key}, but ${completed[0]?.key} was committed`,
+      );
+    }
+    if (task.does === 'sql' && Number(result?.rows?.[0]?.n) !== task.value)
+      violate(`${job}/${task.name} has the rows ${JSON.stringify(result?.rows)}, not ${task.value}`);
+    const saw = result?.json?.saw ?? [];
+    task.told.forEach((name, i) => {
+      if (saw[i] !== index.committed(job, name))
+        violate(
+          `${job}/${task.name} was told ${saw[i]} as the result of ${name}, which is ${index.committed(job, name)}`,
+        );
+    });
+  }
+}
+
+// How a tree must end, by what its tasks do: { name: state }. Only for trees that nobody canceled or stopped.
+function expectedStates({ tasks }) {
+  const states = {};
+  for (const { name, does, requires } of tasks) {
+    const isSkipped = requires.some((parent) => states[parent] !== 'succeeded');
+    states[name] = isSkipped ? 'skipped' : does === 'fail' ? 'failed' : 'succeeded';
+  }
+  return states;
+}
+
+function outcome(index, violate) {
+  for (const [job, plan] of index.plans) {
+    const row = index.jobs.get(job);
+    if (!row || !JOB_ENDS[row.state]) continue;
+    const end = JOB_ENDS[row.state];
+    const mayBeCanceled = index.canceled.has(job);
+    if (end === 'canceled' && !mayBeCanceled) violate(`${job} is canceled, and nobody asked for it`);
+    if (end === 'canceled') continue;
+    const expected = plan.kind === 'tree' ? expectedStates(plan) : {};
+    const wanted = Object.values(expected).includes('failed') ? 'failed' : 'succeeded';
+    if (end !== wanted) violate(`${job} ${end}, and should have ${wanted}: ${row.message}`);
+    if (plan.kind !== 'tree' || (plan.stops && end === 'failed')) continue;
+    for (const [name, state] of Object.entries(expected)) {
+      const task = index.tasks.get(index.key(job, name));
+      if (taskState(task?.state) !== state)
+        violate(`${job}/${name} is ${taskState(task?.state)}, and should be ${state}: ${task?.message}`);
+    }
+  }
+}
+
+// After the heal everything comes to an end, and nothing is left behind.
+function ends(index, violate) {
+  if (!index.healed) violate('the faults were never healed');
+  if (index.finished?.isDone !== true)
+    violate(`not all jobs came to an end after the heal: ${JSON.stringify(index.finished?.open)}`);
+  for (const row of index.jobs.values()) if (!JOB_ENDS[row.state]) violate(`${row.job_id} has not ended`);
+  for (const row of index.tasks.values()) {
+    if (row.state === TASK.queued || row.state === TASK.running)
+      violate(`${keyOf(row)} is ${taskState(row.state)} at the end`);
+  }
+  for (const row of index.leases) violate(`the lease of ${keyOf(row)} on ${row.node_id} is left`);
+}
+
+function processes(index, violate) {
+  for (const { what } of index.unexpected) violate(what);
+}
+
+// ---- properties of what ran ----
+
+function attemptOnce(index, violate) {
+  for (const [key, runs] of groupBy(
+    [...index.runs.values()].flat().filter(({ what }) => what === 'start'),
+    ({ key }) => key,
+  )) {
+    const { job, task } = runs[0];
+    if (runs.length > 1) violate(`the attempt ${key} of ${job}/${task} was executed ${runs.length} times`);
+    if (!index.attemptOf.has(key)) violate(`the attempt ${key} of ${job}/${task} was executed, and nobody knows of it`);
+  }
+}
+
+// By the times that commands wrote down themselves, on one machine.
+function exclusive(index, violate) {
+  for (const { job, task, runs } of index.treeTasks()) {
+    if (task.does !== 'exclusive') continue;
+    const spans = [...groupBy(runs, ({ key }) => key).values()]
+      .map((lines) => ({
+        attempt: lines[0].attempt,
+        from: Math.min(...lines.map(({ at }) => at)),
+        to: Math.max(...lines.map(({ at }) => at)),
+      }))
+      .sort((a, b) => a.from - b.from);
+    for (let i = 1; i < spans.length; i++) {
+      const [a, b] = [spans[i - 1], spans[i]];
+      if (b.from < a.to)
+        violate(
+          `${job}/${task.name} ran twice at once: attempt ${b.attempt} began ${Math.round(a.to - b.from)} ms before attempt ${a.attempt} was over`,
+        );
+    }
+  }
+}
+
+function dependencies(index, violate) {
+  for (const { job, task, plan, runs } of index.treeTasks()) {
+    const first = Math.min(...runs.filter(({ what }) => what === 'start').map(({ at }) => at));
+    for (const name of Number.isFinite(first) ? task.requires : []) {
+      if (!isCommand(plan.tasks.find((other) => other.name === name))) continue;
+      const key = index.committed(job, name);
+      const end = (index.runs.get(`${job}/${name}`) ?? []).find((line) => line.what === 'end' && line.key === key);
+      if (!end || end.at > first)
+        violate(`${job}/${task.name} was executed before ${name}, which it needs, had succeeded`);
+    }
+  }
+}
+
+// ---- properties of what was written, in order ----
+
+// Goes through the transactions; `each` gets the rows of one, `states` and `leases` are as before it.
+function replay(index, each) {
+  const states = new Map();
+  const leases = new Map();
+  for (const rows of groupBy(index.audit, ({ xid }) => xid).values()) {
+    each(rows, states, leases);
+    for (const { table, op, row } of rows) {
+      if (table === 'tasks' && op !== 'DELETE') states.set(keyOf(row), row.state);
+      if (table === 'task_leases' && op === 'DELETE') leases.delete(keyOf(row));
+      else if (table === 'task_leases') leases.set(keyOf(row), row);
+    }
+  }
+}
+
+// Only the leader writes, and of each epoch there is one.
+function oneWriter(index, violate) {
+  const writers = new Map();
+  let newest = 0;
+  for (const { app, leader, epoch, table, n } of index.audit) {
+    if (app.split('-')[0] !== leader)
+      violate(`${app} wrote into ${table} (row ${n}) while ${leader} led in epoch ${epoch}`);
+    else if (!writers.has(epoch)) writers.set(epoch, app);
+    else if (writers.get(epoch) !== app)
+      violate(`${app} wrote into ${table} (row ${n}) in epoch ${epoch}, which is that of ${writers.get(epoch)}`);
+    if (epoch < newest) violate(`row ${n} was written in epoch ${epoch}, after epoch ${newest}`);
+    newest = Math.max(newest, epoch);
+  }
+}
+
+// An outcome that was accepted is that of the attempt that held the lease. A task has one lease at a time.
+function currentLease(index, violate) {
+  replay(index, (rows, states, leases) => {
+    const gone = new Set(
+      rows.filter(({ table, op }) => table === 'task_leases' && op === 'DELETE').map(({ row }) => keyOf(row)),
+    );
+    for (const { table, op, row } of rows) {
+      const key = keyOf(row);
+      const lease = leases.get(key);
+      if (table === 'task_leases' && op === 'INSERT' && lease && !gone.has(key))
+        violate(`${key} got a second lease (attempt ${row.attempt_id}) beside that of attempt ${lease.attempt_id}`);
+      if (table !== 'execution_idempotency' || op === 'DELETE' || row.node_id === null) continue;
+      if (row.status !== OUTCOME.completed && row.status !== OUTCOME.failed) continue;
+      if (lease?.attempt_id !== row.attempt_id || lease?.node_id !== row.node_id) {
+        violate(
+          `an outcome of attempt ${row.attempt_id} of ${key} on ${row.node_id} was taken, but the lease was ${lease ? `that of attempt ${lease.attempt_id} on ${lease.node_id}` : "nobody's"}`,
+        );
+      }
+    }
+  });
+}
+
+// No task of a tree has more than one success in its life, and none runs before those that it waits for have ended.
+function transitions(index, violateResult, violateDependency) {
+  const byKey = new Map();
+  for (const { job, task, key } of index.treeTasks()) byKey.set(key, { job, task });
+  const successes = new Map();
+  replay(index, (rows, states) => {
+    const after = new Map();
+    for (const { table, op, row } of rows) if (table === 'tasks' && op !== 'DELETE') after.set(keyOf(row), row.state);
+    for (const [key, state] of after) {
+      const known = byKey.get(key);
+      const before = states.get(key);
+      if (!known || before === state) continue;
+      const { job, task } = known;
+      if (state === TASK.succeeded) successes.set(key, (successes.get(key) ?? 0) + 1);
+      if (successes.get(key) > 1) violateResult(`${job}/${task.name} succeeded ${successes.get(key)} times`);
+      if (state !== TASK.running && state !== TASK.succeeded) continue;
+      const stateOf = (name) => after.get(index.key(job, name)) ?? states.get(index.key(job, name)) ?? TASK.queued;
+      for (const name of task.requires) {
+        if (stateOf(name) !== TASK.succeeded)
+          violateDependency(
+            `${job}/${task.name} was started while ${name}, which it needs, was ${taskState(stateOf(name))}`,
+          );
+      }
+      for (const name of task.optional) {
+        if (stateOf(name) < TASK.succeeded)
+          violateDependency(
+            `${job}/${task.name} was started while ${name}, for which it waits, was ${taskState(stateOf(name))}`,
+          );
+      }
+    }
+  });
+}
+
+// ---- whose fault it was ----
+
+const WORKER_FAULTS = new Set(['kill_worker', 'stop_worker', 'freeze_worker', 'isolate_worker']);
+const ALL_WORKERS_FAULTS = new Set(['isolate_leader']);
+
+// Times in which a worker could not do its work or be heard: [{ worker, from, to }]; worker undefined: all of them. Leases
+// run out a while after that, and the rest of the way back takes a moment, too.
+function excuses(index) {
+  const grace = (index.meta.settings.lease_ms ?? 0) + 4000;
+  const open = new Map();
+  const list = index.stalls.map(({ t, ms }) => ({ from: t - ms, to: t + grace }));
+  for (const { t, kind, hit, phase } of index.faults) {
+    if (!WORKER_FAULTS.has(kind) && !ALL_WORKERS_FAULTS.has(kind)) continue;
+    const worker = WORKER_FAULTS.has(kind) ? hit : undefined;
+    const name = `${kind} ${hit}`;
+    if (phase === 'begin') {
+      const excuse = { worker, from: t, to: Infinity };
+      list.push(excuse);
+      if (!open.has(name)) open.set(name, []);
+      open.get(name).push(excuse);
+    } else {
+      const excuse = open.get(name)?.shift();
+      if (excuse) excuse.to = t + grace;
+    }
+  }
+  return list;
+}
+
+// Executions that were lost though their worker was well, and had to be done again: the coordinators are to blame. But
+// exclusive tasks are given back when no coordinator can be reached before their lease is over: that is what they ask for.
+function executedAgain(index, violate) {
+  const list = excuses(index);
+  let count = 0;
+  for (const { job, task, plan, runs } of index.treeTasks()) {
+    if (index.canceled.has(job) || plan.stops || task.does === 'exclusive') continue;
+    const starts = runs.filter(({ what }) => what === 'start');
+    for (const { key, attempt, at } of starts) {
+      const row = index.attemptOf.get(key);
+      if (row?.status !== OUTCOME.lost || !starts.some((other) => other.attempt > attempt)) continue;
+      const isExcused = list.some(
+        ({ worker, from, to }) =>
+          (worker === undefined || worker === row.node_id) && from <= row.changed_at_ms && to >= at,
+      );
+      if (isExcused) continue;
+      count++;
+      violate(
+        `attempt ${attempt} of ${job}/${task.name} was lost on ${row.node_id}, which was well, and executed again`,
+      );
+    }
+  }
+  return count;
+}
+
+// A command that does what it should never fails, unless its worker's disk was full.
+function falseFailures(index, violate) {
+  for (const { job, task, attempts } of index.treeTasks()) {
+    if (task.does !== 'ok' && task.does !== 'exclusive') continue;
+    for (const { status, attempt_id, node_id, changed_at_ms } of attempts) {
+      if (status !== OUTCOME.failed) continue;
+      const near = index.faults.some(
+        ({ kind, hit, t }) => kind === 'fill_disk' && hit === node_id && Math.abs(t - changed_at_ms) < 15000,
+      );
+      if (!near) violate(`attempt ${attempt_id} of ${job}/${task.name} failed on ${node_id} for no reason`);
+    }
+  }
+}
+
+// ---- all of it ----
+
+export function check(history) {
+  const index = new Index(history);
+  const violations = [];
+  const into = (property) => (what) => violations.push({ property, what });
+  acknowledged(index, into('acknowledged'));
+  rows(index, into('rows'));
+  oneResult(index, into('one_result'));
+  transitions(index, into('one_result'), into('dependencies'));
+  dependencies(index, into('dependencies'));
+  outcome(index, into('outcome'));
+  ends(index, into('ends'));
+  processes(index, into('processes'));
+  attemptOnce(index, into('attempt_once'));
+  exclusive(index, into('exclusive'));
+  oneWriter(index, into('one_writer'));
+  currentLease(index, into('current_lease'));
+  falseFailures(index, into('false_failures'));
+  const again = executedAgain(index, into('executed_again'));
+  const jobs = [...index.jobs.values()].filter(({ job_id }) => index.plans.has(job_id));
+  const kind = (wanted) => jobs.filter(({ kind: it, state }) => it === wanted && JOB_ENDS[state]).length;
+  const runs = [...index.runs.values()].flat();
+  return {
+    violations,
+    figures: {
+      trees: kind(JOB_TREE),
+      queries: kind(0),
+      tasks: [...index.tasks.values()].filter(({ state }) => state >= TASK.succeeded).length,
+      attempts: index.attemptOf.size,
+      executions: runs.filter(({ what }) => what === 'start').length,
+      calls: index.answers.length,
+      unanswered: index.unknown.length,
+      epochs: new Set(index.audit.map(({ epoch }) => epoch)).size,
+      transactions: new Set(index.audit.map(({ xid }) => xid)).size,
+      lost: violations.filter(({ property }) => property === 'acknowledged').length,
+      duplicated: violations.filter(({ property }) => property === 'one_result' || property === 'attempt_once').length,
+      executed_again: again,
+    },
+  };
+}

@@ -1,0 +1,369 @@
+// The checker can fail: a small history that is right, and for each property histories in which one thing is wrong.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { check } from './check.js';
+import { coordinators, kinds, makePlan, settings, workers } from './plan.js';
+import { Random } from './random.js';
+
+const KEY_A = 'a'.repeat(64);
+const KEY_B = 'b'.repeat(64);
+const result = (key, saw = []) => JSON.stringify({ exit_code: 0, json: { key, saw } });
+
+// A tree of two: b needs a. A query. Two leaders, one after the other.
+function good() {
+  const lines = [];
+  let t = 1000;
+  const add = (e, fields) => lines.push({ t: (t += 10), e, ...fields });
+  const state = (table, row) => add('state', { table, row });
+  let n = 0;
+  const audit = (xid, table, op, row, who = 'c1-1', epoch = 1) =>
+    add('audit', { n: ++n, xid, at: t, app: who, leader: who.split('-')[0], epoch, table, op, row });
+  const ref = (stage) => ({ job_id: 'tree-1', stage, task: 0 });
+
+  add('meta', { seed: 1, settings });
+  const task = (name, does, requires, more) => ({ name, does, requires, optional: [], told: requires, ...more });
+  add('plan', {
+    job: 'tree-1',
+    kind: 'tree',
+    stops: false,
+    tasks: [task('a', 'ok', []), task('b', 'exclusive', ['a'])],
+  });
+  add('plan', { job: 'query-1', kind: 'query', expected: 'd1', rows: 3, sql: 'select 1' });
+  for (const job of ['tree-1', 'query-1']) {
+    add('invoke', { call: lines.length, op: 'submit', job });
+    add('ok', { call: lines.length, op: 'submit', job });
+  }
+  add('ok', { op: 'status', job: 'tree-1', state: 'succeeded' });
+  add('ok', { op: 'results', job: 'tree-1', results: { a: KEY_A, b: KEY_B } });
+  add('ok', { op: 'rows', job: 'query-1', digest: 'd1', rows: 3 });
+  add('healed', {});
+  add('finished', { isDone: true, open: {} });
+
+  state('jobs', { job_id: 'tree-1', kind: 1, state: 2 });
+  state('jobs', { job_id: 'query-1', kind: 0, state: 2 });
+  ['a', 'b'].forEach((name, stage) => {
+    const key = [KEY_A, KEY_B][stage];
+    state('stages', { job_id: 'tree-1', stage, name });
+    state('tasks', { ...ref(stage), state: 2, attempt_id: 1, result: result(key, stage === 1 ? [KEY_A] : []) });
+    state('execution_idempotency', {
+      ...ref(stage),
+      attempt_id: 1,
+      key,
+      node_id: 'w1',
+      status: 2,
+      changed_at_ms: 3000 + 1000 * stage,
+    });
+    const [who, epoch] = stage === 0 ? ['c1-1', 1] : ['c2-1', 2];
+    if (stage === 0) for (const it of [0, 1]) audit('1', 'tasks', 'INSERT', { ...ref(it), state: 0, attempt_id: 0 });
+    else audit('9', 'cluster_leader', 'UPDATE', { node_id: 'c2', epoch: 2 }, 'c2-1', 2);
+    audit(`${stage}a`, 'tasks', 'UPDATE', { ...ref(stage), state: 1, attempt_id: 1 }, who, epoch);
+    audit(`${stage}a`, 'task_leases', 'INSERT', { ...ref(stage), attempt_id: 1, node_id: 'w1' }, who, epoch);
+    audit(
+      `${stage}a`,
+      'execution_idempotency',
+      'INSERT',
+      { ...ref(stage), attempt_id: 1, node_id: 'w1', status: 1 },
+      who,
+      epoch,
+    );
+    audit(`${stage}b`, 'task_leases', 'DELETE', { ...ref(stage), attempt_id: 1, node_id: 'w1' }, who, epoch);
+    audit(`${stage}b`, 'tasks', 'UPDATE', { ...ref(stage), state: 2, attempt_id: 1 }, who, epoch);
+    audit(
+      `${stage}b`,
+      'execution_idempotency',
+      'UPDATE',
+      { ...ref(stage), attempt_id: 1, node_id: 'w1', status: 2 },
+      who,
+      epoch,
+    );
+    const base = 2000 + 1000 * stage;
+    for (const [what, at] of [
+      ['start', base],
+      ['tick', base + 300],
+      ['end', base + 600],
+    ]) {
+      add('run', { job: 'tree-1', task: name, what, key, attempt: 1, at });
+    }
+  });
+  return lines;
+}
+
+const broken = (change) => {
+  const history = good();
+  change(history, (e, match) =>
+    history.find((line) => line.e === e && Object.entries(match).every(([key, value]) => line[key] === value)),
+  );
+  return new Set(check(history).violations.map(({ property }) => property));
+};
+const rowOf = (history, table, wanted) =>
+  history.find(
+    ({ e, table: it, row }) =>
+      e === 'state' && it === table && Object.entries(wanted).every(([key, value]) => row[key] === value),
+  ).row;
+const drop = (history, match) => history.splice(0, history.length, ...history.filter((line) => !match(line)));
+
+test('a history that is right breaks nothing', () => {
+  const { violations, figures } = check(good());
+  assert.deepEqual(violations, []);
+  assert.deepEqual(
+    [figures.trees, figures.queries, figures.tasks, figures.executions, figures.epochs],
+    [1, 1, 2, 2, 2],
+  );
+});
+
+// [property, what is wrong, how]
+const cases = [
+  [
+    'acknowledged',
+    'a job that was acknowledged is not there',
+    (h) => drop(h, ({ e, row }) => e === 'state' && row.job_id === 'query-1'),
+  ],
+  ['acknowledged', 'an end that was told is another', (h) => (rowOf(h, 'jobs', { job_id: 'tree-1' }).state = 3)],
+  ['acknowledged', 'an end that was told is none', (h) => (rowOf(h, 'jobs', { job_id: 'tree-1' }).state = 1)],
+  ['acknowledged', 'a result that was told is another', (h, find) => (find('ok', { op: 'results' }).results.a = KEY_B)],
+  ['acknowledged', 'a submit was refused', (h) => h.push({ t: 1, e: 'fail', op: 'submit', job: 'tree-1', code: 3 })],
+  ['rows', 'a query brings other rows', (h, find) => (find('ok', { op: 'rows' }).digest = 'd2')],
+  [
+    'one_result',
+    'a task has two completed attempts',
+    (h) =>
+      h.push({
+        t: 1,
+        e: 'state',
+        table: 'execution_idempotency',
+        row: { job_id: 'tree-1', stage: 0, task: 0, attempt_id: 2, key: 'c', node_id: 'w2', status: 2 },
+      }),
+  ],
+  [
+    'one_result',
+    'the result is that of another execution',
+    (h) => (rowOf(h, 'tasks', { stage: 0 }).result = result('c')),
+  ],
+  [
+    'one_result',
+    'a task succeeded without an attempt',
+    (h) => (rowOf(h, 'execution_idempotency', { stage: 0 }).status = 4),
+  ],
+  ['one_result', 'a task that failed has a result', (h) => (rowOf(h, 'tasks', { stage: 0 }).state = 3)],
+  [
+    'one_result',
+    'a task was told another result than the committed one',
+    (h) => (rowOf(h, 'tasks', { stage: 1 }).result = result(KEY_B, ['c'])),
+  ],
+  [
+    'one_result',
+    'a task succeeds twice',
+    (h) => {
+      const again = h.find(({ e, table, row }) => e === 'audit' && table === 'tasks' && row.state === 2);
+      h.push({ ...again, n: 100, xid: 'x', epoch: 2, app: 'c2-1', leader: 'c2', row: { ...again.row, state: 1 } });
+      h.push({ ...again, n: 101, xid: 'y', epoch: 2, app: 'c2-1', leader: 'c2' });
+    },
+  ],
+  [
+    'attempt_once',
+    'an attempt is executed twice',
+    (h, find) => h.push({ ...find('run', { what: 'start', task: 'a' }) }),
+  ],
+  [
+    'attempt_once',
+    'something is executed that nobody has assigned',
+    (h, find) => h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c' }),
+  ],
+  [
+    'dependencies',
+    'a task is executed before what it needs',
+    (h, find) => (find('run', { what: 'start', task: 'b' }).at = 2500),
+  ],
+  [
+    'dependencies',
+    'a task is assigned before what it needs has succeeded',
+    (h) => {
+      const first = h.findIndex(({ e, xid }) => e === 'audit' && xid === '0a');
+      const early = h
+        .filter(({ e, xid }) => e === 'audit' && xid === '1a')
+        .map((line) => ({ ...line, epoch: 1, app: 'c1-1', leader: 'c1' }));
+      drop(h, ({ e, xid }) => e === 'audit' && xid === '1a');
+      h.splice(first, 0, ...early);
+    },
+  ],
+  [
+    'dependencies',
+    'a task is assigned before one ends for which it waits',
+    (h, find) => {
+      const [, b] = find('plan', { job: 'tree-1' }).tasks;
+      Object.assign(b, { requires: [], told: [], optional: ['a'] });
+      drop(h, ({ e, xid }) => e === 'audit' && xid === '0b');
+    },
+  ],
+  ['outcome', 'a tree fails though nothing in it does', (h) => (rowOf(h, 'jobs', { job_id: 'tree-1' }).state = 3)],
+  [
+    'outcome',
+    'a tree succeeds though a task must fail',
+    (h, find) => (find('plan', { job: 'tree-1' }).tasks[1].does = 'fail'),
+  ],
+  ['outcome', 'a job is canceled and nobody asked for it', (h) => (rowOf(h, 'jobs', { job_id: 'query-1' }).state = 4)],
+  ['outcome', 'a task is skipped though it should run', (h) => (rowOf(h, 'tasks', { stage: 1 }).state = 5)],
+  [
+    'exclusive',
+    'an exclusive task runs twice at once',
+    (h, find) => h.push({ ...find('run', { what: 'start', task: 'b' }), key: 'c', attempt: 2, at: 3400 }),
+  ],
+  ['ends', 'a job does not end', (h) => (rowOf(h, 'jobs', { job_id: 'query-1' }).state = 1)],
+  ['ends', 'a task does not end', (h) => (rowOf(h, 'tasks', { stage: 1 }).state = 0)],
+  [
+    'ends',
+    'a lease is left',
+    (h) =>
+      h.push({
+        t: 1,
+        e: 'state',
+        table: 'task_leases',
+        row: { job_id: 'tree-1', stage: 0, task: 0, attempt_id: 1, node_id: 'w1' },
+      }),
+  ],
+  ['ends', 'a client still waits', (h, find) => (find('finished', {}).isDone = false)],
+  ['ends', 'nothing was healed', (h) => drop(h, ({ e }) => e === 'healed')],
+  ['processes', 'a process ended by itself', (h) => h.push({ t: 1, e: 'unexpected', what: 'c1-1 ended by itself' })],
+  ['one_writer', 'another than the leader writes', (h, find) => (find('audit', { xid: '0b' }).app = 'c3-1')],
+  [
+    'one_writer',
+    'two processes of one name write in one epoch',
+    (h, find) => (find('audit', { xid: '1b' }).app = 'c2-2'),
+  ],
+  [
+    'one_writer',
+    'an epoch comes back',
+    (h, find) => Object.assign(find('audit', { xid: '1b' }), { epoch: 1, app: 'c1-1', leader: 'c1' }),
+  ],
+  [
+    'current_lease',
+    'an outcome of an attempt is taken that has no lease',
+    (h) => {
+      drop(h, ({ e, xid, table, op }) => e === 'audit' && xid === '0a' && table === 'task_leases' && op === 'INSERT');
+    },
+  ],
+  [
+    'current_lease',
+    'an outcome of an older attempt is taken',
+    (h) => {
+      h.find(({ e, xid, table }) => e === 'audit' && xid === '0a' && table === 'task_leases').row.attempt_id = 2;
+    },
+  ],
+  [
+    'current_lease',
+    'an outcome comes from another worker than the one with the lease',
+    (h) => {
+      h.find(({ e, xid, table }) => e === 'audit' && xid === '0b' && table === 'execution_idempotency').row.node_id =
+        'w2';
+    },
+  ],
+  [
+    'current_lease',
+    'a task gets a second lease',
+    (h) => {
+      const first = h.find(({ e, table, op }) => e === 'audit' && table === 'task_leases' && op === 'INSERT');
+      h.splice(h.indexOf(first) + 2, 0, { ...first, xid: 'x', row: { ...first.row, attempt_id: 2 } });
+    },
+  ],
+  [
+    'executed_again',
+    'an execution is lost on a worker that was well',
+    (h, find) => {
+      Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
+      h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
+    },
+  ],
+  [
+    'false_failures',
+    'a command fails that should not',
+    (h) => {
+      h.push({
+        t: 1,
+        e: 'state',
+        table: 'execution_idempotency',
+        row: {
+          job_id: 'tree-1',
+          stage: 0,
+          task: 0,
+          attempt_id: 9,
+          key: 'c',
+          node_id: 'w2',
+          status: 3,
+          changed_at_ms: 1,
+        },
+      });
+    },
+  ],
+];
+for (const [property, what, change] of cases) {
+  test(`${property}: ${what}`, () => assert.ok(broken(change).has(property), `only ${[...broken(change)]}`));
+}
+
+test("an execution that is lost because its worker was killed is nobody's fault", () => {
+  const properties = broken((h, find) => {
+    Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
+    h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
+    h.push({ t: 2100, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'begin' });
+  });
+  assert.ok(!properties.has('executed_again'));
+});
+
+test('a command may fail on a worker whose disk is full', () => {
+  const properties = broken((h) => {
+    h.push({
+      t: 1,
+      e: 'state',
+      table: 'execution_idempotency',
+      row: {
+        job_id: 'tree-1',
+        stage: 0,
+        task: 0,
+        attempt_id: 9,
+        key: 'c',
+        node_id: 'w4',
+        status: 3,
+        changed_at_ms: 5000,
+      },
+    });
+    h.push({ t: 4000, e: 'fault', kind: 'fill_disk', hit: 'w4', phase: 'begin' });
+  });
+  assert.ok(!properties.has('false_failures'));
+});
+
+test('a job that was canceled may have ended as it would have, or as canceled', () => {
+  for (const end of [2, 4]) {
+    const properties = broken((h) => {
+      rowOf(h, 'jobs', { job_id: 'query-1' }).state = end;
+      h.push({ t: 1, e: 'invoke', op: 'cancel', job: 'query-1' });
+    });
+    assert.ok(!properties.has('outcome'), `${end}`);
+  }
+});
+
+test('the same seed makes the same plan, another seed another', () => {
+  assert.deepEqual(makePlan(7, 60000), makePlan(7, 60000));
+  assert.notDeepEqual(makePlan(7, 60000), makePlan(8, 60000));
+});
+
+test('a plan of a minute has every kind of fault, in the order of time, at targets that exist', () => {
+  for (let seed = 0; seed < 50; seed++) {
+    const plan = makePlan(seed, 60000);
+    assert.deepEqual(new Set(plan.map(({ kind }) => kind)), new Set(Object.keys(kinds)), `seed ${seed}`);
+    const times = plan.map(({ at_ms }) => at_ms);
+    assert.deepEqual(
+      times,
+      [...times].sort((a, b) => a - b),
+    );
+    const names = ['leader', 'database', ...coordinators, ...workers];
+    for (const { target } of plan) for (const name of target.split('-')) assert.ok(names.includes(name), target);
+  }
+});
+
+test('what one part of the driver draws does not depend on what another has drawn', () => {
+  const one = new Random(5);
+  const other = new Random(5);
+  const fork = one.fork('a');
+  for (let i = 0; i < 10; i++) fork.next();
+  assert.equal(one.next(), other.next());
+  assert.notEqual(one.fork('a').next(), one.fork('b').next());
+});

@@ -1,0 +1,87 @@
+// newcomer.js - the way of a new user, on a clean clone of the last commit: what README says first, then the quick
+// start. Prints how long each step takes from the first command on, and fails if a step does. Run through
+// ./dev soak newcomer.
+//
+// Packages of Debian are expected to be there (./dev setup), as for any test; npm's are fetched, as a new user would.
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Document } from './document.js';
+import { parse } from './markdown.js';
+import { claimNetwork } from './network.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url)).replace(/\/$/, '');
+const RUN_MS_MAX = 180000; // ./dev run: three minutes on two cores
+
+const start = Date.now();
+const seconds = () => ((Date.now() - start) / 1000).toFixed(1).padStart(6);
+const say = (what) => console.log(`${seconds()} s  ${what}`);
+
+// The block of README under "Two commands": its first line is what a newcomer types first.
+function firstCommand(readme) {
+  const block = parse(readme).find(({ text }) => /^\.\/dev /m.test(text ?? ''));
+  return block.text.split('\n')[0].replace(/\s+#.*/, '');
+}
+
+async function follow(clone, name, part, milestones) {
+  const markdown = fs.readFileSync(path.join(clone, name), 'utf8');
+  const document = new Document(name, markdown, {
+    network: `127.${part}.1`,
+    binary: path.join(clone, 'build/release/bin/capstan'),
+    source: clone,
+    onStep: ({ text = '' }) => {
+      for (const [what, pattern] of milestones) {
+        if (pattern.test(text)) say(`${name}: ${what}`);
+      }
+    },
+  });
+  await document.run();
+  say(`${name}: all of it, ${document.counts.run} commands and blocks`);
+}
+
+async function main() {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'capstan-newcomer-'));
+  process.on('exit', () => fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  const clone = path.join(folder, 'capstan');
+  execFileSync('git', ['clone', '--quiet', root, clone], { stdio: 'inherit' });
+  say('cloned');
+
+  const command = firstCommand(fs.readFileSync(path.join(clone, 'README.md'), 'utf8'));
+  const began = Date.now();
+  const printed = execFileSync('sh', ['-c', command], {
+    cwd: clone,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const took = Date.now() - began;
+  console.log(printed.replace(/^/gm, '            | '));
+  say(`${command}: a result in the terminal, after ${(took / 1000).toFixed(1)} s of it`);
+  if (took > RUN_MS_MAX) throw new Error(`${command} took longer than ${RUN_MS_MAX / 1000} s`);
+
+  const part = await claimNetwork();
+  await follow(clone, 'README.md', part, [
+    ['the cluster is up', /^capstan up\n$/],
+    ['a tree has run', /capstan run/],
+    ['a query has run', /capstan sql/],
+  ]);
+  await follow(clone, 'docs/quick-start.md', part, [
+    ['the cluster is up', /^capstan up\n$/],
+    ['the first tree has run', /capstan run first/],
+    ['the first query has run', /capstan sql 'SELECT shop/],
+    ['the dashboard is served', /grep title/],
+    ['the HTTP API has answered', /v1\/jobs/],
+  ]);
+}
+
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => process.exit(1));
+try {
+  await main();
+  console.log('1 passed, 0 failed');
+  process.exit(0);
+} catch (error) {
+  console.log(error.message);
+  console.log('0 passed, 1 failed');
+  process.exit(1);
+}

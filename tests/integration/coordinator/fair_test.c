@@ -1,0 +1,97 @@
+/* One client sends more than fits: what others send does not wait behind all of it. A real file, no network. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "integration/coordinator/client.h"
+#include "integration/store/subject.h"
+
+#define FLOOD 8000
+#define FLIGHT_REQUESTS 1024 /* of clients, as FLIGHT_WEIGHT_MAX has it in loop.c */
+#define FLIGHTS_MAX 3        /* one on its way, one that is full, the one of the request itself */
+
+struct crowd {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_answered; /* of the flood */
+    uint32_t n_failed;
+    bool is_served;     /* the other client */
+    uint32_t at_answer; /* how many of the flood were answered by then */
+};
+
+static void note(struct crowd *crowd, const struct reply *reply, enum err err)
+{
+    crowd->n_failed += err != ERR_OK || reply == NULL || reply->kind != REPLY_SUBMIT ? 1 : 0;
+    pthread_cond_broadcast(&crowd->changed);
+}
+
+static void answer_flood(struct request *request, const struct reply *reply, enum err err)
+{
+    struct crowd *crowd = request->context;
+    pthread_mutex_lock(&crowd->lock);
+    crowd->n_answered++;
+    note(crowd, reply, err);
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+static void answer_other(struct request *request, const struct reply *reply, enum err err)
+{
+    struct crowd *crowd = request->context;
+    pthread_mutex_lock(&crowd->lock);
+    crowd->is_served = true;
+    crowd->at_answer = crowd->n_answered;
+    note(crowd, reply, err);
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+static void submit(struct coordinator *c, struct crowd *crowd, answer_fn *answer, struct sender sender, const char *id)
+{
+    static const struct requirement need = {.executor = "noop"};
+    static const struct stage_spec stage = {.need = &need, .n_tasks = 1, .backoff_ms = -1};
+    struct request *request = request_new(answer, crowd);
+    request->sender = sender;
+    request->unknown = coordinator_sight(c); /* nobody need look for the id */
+    request->command = (struct command){.kind = CMD_SUBMIT,
+                                        .u.submit = {.job_id = arena_strdup(&request->arena, id),
+                                                     .kind = JOB_KIND_TREE,
+                                                     .priority = 2,
+                                                     .stages = &stage,
+                                                     .n_stages = 1}};
+    coordinator_send(c, request);
+}
+
+CONTRACT_OF_FILES(a_client_that_floods_makes_another_wait_for_a_few_batches_and_everybody_is_answered)
+{
+    struct store *store = subject_open(s);
+    struct crowd crowd = {.n_answered = 0};
+    struct coordinator *c = NULL;
+    CHECK_ERR(store_migrate(store, STORE_NEWEST, &s->e), ERR_OK);
+    struct coordinator_options options = {.store_url = s->url,
+                                          .node_id = "n1",
+                                          .address = "127.0.0.1:7400",
+                                          .config = core_config_default(),
+                                          .leader_ttl_ms = 60000};
+    CHECK_ERR(coordinator_start(&options, &c, &s->e), ERR_OK);
+    CHECK(client_await_leader(c, 10000));
+    pthread_mutex_init(&crowd.lock, NULL);
+    pthread_cond_init(&crowd.changed, NULL);
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "flood-%u", i);
+        submit(c, &crowd, answer_flood, (struct sender){1, 10 + i % 20}, id); /* over twenty connections */
+    }
+    pthread_mutex_lock(&crowd.lock);
+    uint32_t before = crowd.n_answered;
+    pthread_mutex_unlock(&crowd.lock);
+    submit(c, &crowd, answer_other, (struct sender){2, 2}, "other");
+    pthread_mutex_lock(&crowd.lock);
+    while (crowd.n_answered < FLOOD || !crowd.is_served) {
+        pthread_cond_wait(&crowd.changed, &crowd.lock);
+    }
+    pthread_mutex_unlock(&crowd.lock);
+    CHECK_UINT(crowd.n_failed, 0);
+    CHECK(before + FLIGHTS_MAX * FLIGHT_REQUESTS < FLOOD); /* else this shows nothing */
+    CHECK(crowd.at_answer <= before + FLIGHTS_MAX * FLIGHT_REQUESTS);
+    coordinator_stop(c);
+    pthread_cond_destroy(&crowd.changed);
+    pthread_mutex_destroy(&crowd.lock);
+}

@@ -1,0 +1,112 @@
+/* How much one client may have open, at both doors, and that others are served all the same. */
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "http/talk.h"
+#include "service/guarded.h"
+#include "test.h"
+
+#define OPEN 3
+#define PATIENCE_MS 30000
+
+/* Streams of events that wait for something to happen. */
+struct followers {
+    struct rpc_channel *channel;
+    struct rpc_stream *streams[OPEN];
+};
+
+static void followers_init(struct followers *f, struct guarded *g, const char *token)
+{
+    struct rpc_channel_options options = {.target = service_address(g->service), .token = token};
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct pb_watch_events_request *message = wire_new(PB_WATCH_EVENTS_REQUEST, &arena);
+    message->follow = true;
+    wire_encode(message, &bytes);
+    CHECK_ERR(rpc_channel_open(&options, &f->channel, &g->e), ERR_OK);
+    for (int i = 0; i < OPEN; i++) {
+        struct rpc_request request = {
+            .path = "/capstan.v1.ControlPlane/WatchEvents", .bytes = bytes.data, .n = bytes.n};
+        CHECK_ERR(rpc_stream_open(f->channel, &request, &f->streams[i], &g->e), ERR_OK);
+    }
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+}
+
+static void followers_close_one(struct followers *f, int i)
+{
+    rpc_stream_close(f->streams[i]);
+    f->streams[i] = NULL;
+}
+
+static void followers_deinit(struct followers *f)
+{
+    for (int i = 0; i < OPEN; i++) {
+        followers_close_one(f, i);
+    }
+    rpc_channel_close(f->channel);
+}
+
+static enum err list_nodes(struct guarded *g, const char *token)
+{
+    return guarded_call(g, "/capstan.v1.Cluster/ListNodes", PB_LIST_NODES_REQUEST,
+                        (struct rpc_channel_options){.token = token});
+}
+
+/* Asks again and again: a stream that was opened or closed is seen a moment later. */
+static void await_outcome(struct guarded *g, const char *token, bool is_refused)
+{
+    int64_t until_ms = clock_mono_ms() + PATIENCE_MS;
+    while ((list_nodes(g, token) == ERR_EXHAUSTED) != is_refused) {
+        CHECK(clock_mono_ms() < until_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+TEST(a_client_with_too_much_open_is_refused_at_both_doors_and_others_are_served)
+{
+    struct settings settings = settings_default();
+    struct guarded g;
+    struct followers followers = {0};
+    struct buf answer = {0};
+    settings.max_calls_per_client = OPEN;
+    guarded_init_with(&g, NULL, settings);
+    await_outcome(&g, "read-token", false); /* it leads, or at least answers */
+    for (int64_t until_ms = clock_mono_ms() + PATIENCE_MS; list_nodes(&g, "read-token") != ERR_OK;) {
+        CHECK(clock_mono_ms() < until_ms); /* it leads: else there is nothing to follow */
+    }
+    followers_init(&followers, &g, "read-token");
+    await_outcome(&g, "read-token", true);
+    CHECK_STR(g.e.message, "this client has 3 calls open that have not been answered");
+    CHECK(strstr(g.e.hint, "max_calls_per_client") != NULL);
+    talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer read-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 429);
+    CHECK(strstr(answer.data, "max_calls_per_client") != NULL);
+    CHECK_ERR(list_nodes(&g, "submit-token"), ERR_OK);
+    talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer submit-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    /* What workers send is not counted. */
+    CHECK_ERR(guarded_call(&g, "/capstan.v1.HeartbeatService/Heartbeat", PB_HEARTBEAT_REQUEST,
+                           (struct rpc_channel_options){.token = "admin-token"}),
+              ERR_INVALID);
+    followers_close_one(&followers, 0);
+    await_outcome(&g, "read-token", false);
+    followers_deinit(&followers);
+    buf_deinit(&answer);
+    guarded_deinit(&g);
+}
+
+TEST(a_body_that_is_compressed_is_not_taken)
+{
+    struct guarded g;
+    struct buf answer = {0};
+    const char *headers =
+        "Authorization: Bearer admin-token\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n";
+    guarded_init(&g, NULL);
+    talk(service_http_address(g.service), "POST /v1/jobs", headers, "{}", &answer);
+    CHECK_INT(talk_status(&answer), 415);
+    CHECK(strstr(answer.data, "Content-Encoding: 'gzip' is not taken") != NULL);
+    buf_deinit(&answer);
+    guarded_deinit(&g);
+}
