@@ -45,14 +45,6 @@ config() { # SOURCE TARGET
     esac
 }
 
-link() { # TEXT TARGET
-    case $action in
-    install) ln -sf "$1" "$DESTDIR$2" ;;
-    uninstall) rm -f "$DESTDIR$2" ;;
-    list) echo "$2" ;;
-    esac
-}
-
 folder() { # FOLDER TARGET: all files in it, but what builds and npm leave there
     find "$1" -name node_modules -prune -o -name '*.so' -prune -o -type f \( ! -perm -u+x -o -name '*.sh' \) -print |
         LC_ALL=C sort | while read -r path; do
@@ -82,7 +74,6 @@ make_texts() {
     sed -e "s|-I[^ ]*/include|-I$PREFIX/include|" -e "s|-L[^ ]*/lib|-L$PREFIX/lib/capstan|" \
         "$BUILD/lib/capstan-worker.flags" >"$made/capstan-worker.flags"
     sed "s|^prefix=.*|prefix=$PREFIX|" "$BUILD/lib/capstan.pc" >"$made/capstan.pc"
-    sed "s|^prefix=.*|prefix=$PREFIX|" "$BUILD/lib/capstan.pc" >"$made/capstan.pc"
     for unit in packaging/systemd/*.service; do
         place "$unit" "$(basename "$unit")"
     done
@@ -95,10 +86,6 @@ everything() {
     file 644 .cache/duckdb/lib/libduckdb.so "$lib/libduckdb.so"
     file 644 "$BUILD/lib/libcapstan_worker.a" "$lib/libcapstan_worker.a"
     file 644 "$made/capstan-worker.flags" "$lib/capstan-worker.flags"
-    file 644 "$BUILD/lib/libcapstan.so.0" "$PREFIX/lib/libcapstan.so.0"
-    link libcapstan.so.0 "$PREFIX/lib/libcapstan.so"
-    file 644 "$BUILD/lib/libcapstan.a" "$PREFIX/lib/libcapstan.a"
-    file 644 "$made/capstan.pc" "$PREFIX/lib/pkgconfig/capstan.pc"
     file 755 packaging/make-tokens "$lib/make-tokens"
     folder include/capstan "$PREFIX/include/capstan"
     file 644 "$BUILD/lib/libcapstan.so.0" "$PREFIX/lib/libcapstan.so.0"

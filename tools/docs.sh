@@ -2,7 +2,7 @@
 # docs.sh [NAME] - runs every command of the documentation, or of pages with NAME in their name. Run through ./dev test.
 # docs.sh --newcomer - the way of a new user on a clean clone. Run through ./dev soak newcomer.
 #
-# Needs a release build, and the packages of examples/javascript, which a page copies. The last line of output is
+# Needs a release build, the packages of examples/javascript, which a page copies, and the client for Node.js. The last line of output is
 # `N passed, N failed`.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,5 +20,6 @@ PATH=$(dirname "$(command -v "$node")"):$PATH
 export PATH
 
 tools/npm-install.sh examples/javascript
+tools/build-node-client.sh
 [ "${1:-}" != --newcomer ] || exec "$node" tests/docs/newcomer.js
 exec "$node" tests/docs/run.js "$@"

@@ -113,6 +113,8 @@ fuzz() { # SECONDS NAME
 }
 
 upgrade() { # NAME
+    tools/npm-install.sh examples/javascript
+    tools/npm-install.sh tests/e2e
     tests/upgrade/build.sh
     node=node
     [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node

@@ -56,7 +56,7 @@ struct cli {
     FILE *err;
     bool out_is_terminal;
     bool err_is_terminal; /* on which a picture can be drawn anew: TERM=dumb is none */
-    bool has_colors_out; /* a terminal, and neither NO_COLOR nor TERM=dumb */
+    bool has_colors_out;  /* a terminal, and neither NO_COLOR nor TERM=dumb */
     bool has_colors_err;
     struct arena arena; /* lives as long as this */
     struct client *client;

@@ -152,8 +152,10 @@ static void put_rate(struct buf *out, const struct pb_stage_status *stage, const
                      int64_t now_ms)
 {
     int64_t worked_ms = (seen->ended_ms > 0 ? seen->ended_ms : now_ms) - seen->began_ms;
-    if (seen->began_ms > 0 && worked_ms >= RATE_AFTER_MS && stage->rows > 0) {
-        put_compact(out, (uint64_t)((double)stage->rows * 1000 / (double)worked_ms));
+    bool is_known = seen->began_ms > 0 && worked_ms >= RATE_AFTER_MS;
+    uint64_t rate = is_known ? (uint64_t)((double)stage->rows * 1000 / (double)worked_ms) : 0;
+    if (rate > 0) {
+        put_compact(out, rate);
         buf_text(out, " rows/s");
     }
 }

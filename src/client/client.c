@@ -174,13 +174,13 @@ static void search_begin(const struct client *client, const struct client_call *
 
 /*
  * A try that began then has failed. If it had a connection for a while, the time was spent waiting for an answer, not
- * looking for a server: the search begins now, and whoever froze has not used up the patience for the others. A call does so
- * once per server at most, so that it ends; a stream may be silent for hours.
+ * looking for a server: the search begins now, and whoever froze has not used up the patience for the others. This
+ * happens once per server at most, so that it ends; but a stream that broke may have been silent for hours (`is_quiet`).
  */
-static void search_restart(const struct client *client, struct search *search, int64_t began_ms, bool is_stream)
+static void search_restart(const struct client *client, struct search *search, int64_t began_ms, bool is_quiet)
 {
     int64_t now_ms = clock_mono_ms();
-    if (now_ms - began_ms > CONNECTED_MS && (is_stream || search->n_restarts < client->n_servers)) {
+    if (now_ms - began_ms > CONNECTED_MS && (is_quiet || search->n_restarts < client->n_servers)) {
         search->n_restarts++;
         search->deadline_ms = now_ms + search->patience_ms;
         search->pause_ms = PAUSE_MS_MIN;
@@ -389,7 +389,7 @@ enum err client_stream_next(struct client_stream *s, struct arena *arena, void *
         }
         rpc_stream_close(s->stream);
         s->stream = NULL;
-        search_restart(s->client, &s->search, began_ms, true);
+        search_restart(s->client, &s->search, began_ms, !trailer.is_answered);
         err = search_next(s->client, &s->search, &problem, &trailer, e);
         if (err != ERR_OK) {
             return err;

@@ -8,6 +8,9 @@
  * A task whose inputs cannot be put together (a path that no result has) fails on the spot, as if its worker had said
  * so. Tasks whose worker has gone meanwhile are given back, and so are those that do not fit into the message any more,
  * for the next poll. If the store does not answer, nothing is handed out, and the worker is told to come again.
+ *
+ * All this may take longer than two heartbeats of the worker, which cannot name what has not come yet. So the coordinator
+ * knows which answers have not left (struct leaving), and takes none of them for lost.
  */
 #include <string.h>
 
@@ -38,6 +41,7 @@ struct draft {
     const char *incarnation;
     const ProtobufCBinaryData *known; /* digests of fragments that the worker has */
     size_t n_known;
+    struct leaving leaving;
     struct task_report *reports; /* about tasks that do not reach the worker */
     uint32_t n_reports;
 };
@@ -324,6 +328,7 @@ static void compose(struct clerk *clerk, void *context)
         give_back(draft, &draft->parts[i]);
     }
     send_reports(exchange->service, draft);
+    coordinator_has_left(exchange->service->coordinator, &draft->leaving);
     if (trouble != ERR_OK && draft->response->n_tasks == 0) {
         exchange_fail(exchange, &e); /* an empty answer would have the worker ask again at once */
     } else {
@@ -369,5 +374,6 @@ void service__compose(struct exchange *exchange, const struct reply *reply)
                                  .n_parents = from->n_parents};
     }
     exchange->more = draft;
+    coordinator_leaves(exchange->service->coordinator, &draft->leaving);
     office_send(exchange->service->composers, exchange->request->sender, compose, exchange);
 }

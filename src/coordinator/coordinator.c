@@ -63,6 +63,7 @@ enum err coordinator_start(const struct coordinator_options *options, struct coo
     c->options.leader_ttl_ms = options->leader_ttl_ms > 0 ? options->leader_ttl_ms : 10000;
     c->options.history_ttl_ms = options->history_ttl_ms > 0 ? options->history_ttl_ms : 604800000;
     list_init(&c->inbound);
+    list_init(&c->leaving);
     turns_init(&c->clients);
     int error = pthread_mutex_init(&c->lock, NULL);
     init_condition(&c->loop_wakes);
@@ -135,6 +136,39 @@ void coordinator_send(struct coordinator *c, struct request *request)
     if (is_late) {
         coordinator__answer(request, NULL, ERR_PRECONDITION);
     }
+}
+
+/* ---- answers that have not left ---- */
+
+/* The lock is held. */
+static void look_for_oldest(struct coordinator *c)
+{
+    const struct list *first = list_first(&c->leaving);
+    atomic_store(&c->leaving_since_ms, first == NULL ? 0 : CONTAINER_OF(first, struct leaving, in_list)->since_ms);
+}
+
+void coordinator_leaves(struct coordinator *c, struct leaving *leaving)
+{
+    leaving->since_ms = c->landing_since_ms;
+    pthread_mutex_lock(&c->lock);
+    list_push_back(&c->leaving, &leaving->in_list);
+    look_for_oldest(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void coordinator_has_left(struct coordinator *c, struct leaving *leaving)
+{
+    pthread_mutex_lock(&c->lock);
+    list_remove(&leaving->in_list);
+    look_for_oldest(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int64_t coordinator__pending_since(struct coordinator *c, int64_t flight_since_ms)
+{
+    int64_t leaving_since_ms = atomic_load(&c->leaving_since_ms);
+    bool is_older = leaving_since_ms != 0 && (flight_since_ms == 0 || leaving_since_ms < flight_since_ms);
+    return is_older ? leaving_since_ms : flight_since_ms;
 }
 
 struct sight coordinator_sight(struct coordinator *c)

@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "coordinator/request.h"
 #include "core/config.h"
 #include "core/effects.h"
@@ -71,6 +72,20 @@ void coordinator_stop(struct coordinator *coordinator);
 
 /* Takes the request over. It is answered in any case. */
 void coordinator_send(struct coordinator *coordinator, struct request *request);
+
+/*
+ * An answer with assignments that somebody else has to finish before it can leave. As long as it has not, nobody takes
+ * the worker's silence about these attempts for a sign that the answer was lost. The node is the caller's.
+ */
+struct leaving {
+    struct list in_list;
+    int64_t since_ms;
+};
+
+/* In a request's answer, on the thread that calls it. */
+void coordinator_leaves(struct coordinator *coordinator, struct leaving *leaving);
+/* From any thread: it is on its way, or will never be. */
+void coordinator_has_left(struct coordinator *coordinator, struct leaving *leaving);
 
 /* For a look into the store, to be taken before it: see struct sight. */
 struct sight coordinator_sight(struct coordinator *coordinator);

@@ -10,6 +10,7 @@
 #define CAPSTAN_COORDINATOR_COORDINATOR_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "coordinator/coordinator.h"
 
@@ -63,6 +64,11 @@ struct coordinator {
     uint64_t ended_landed;          /* jobs whose end is durable, of this term */
     struct leader_news leader;
     struct coordinator_stats stats;
+    struct list leaving; /* of struct leaving.in_list, the oldest first */
+
+    /* For the loop, without the lock. */
+    atomic_int_least64_t leaving_since_ms; /* of the oldest in `leaving`; 0: there is none */
+    int64_t landing_since_ms;              /* when the first step of the flight was taken that lands just now */
 };
 
 /* What of a flight goes into a transaction. `rows` is fx.rows, which the batch points to. */
@@ -82,6 +88,9 @@ static inline struct batch flight_batch(const struct flight *flight, const struc
 
 /* Calls the answer and frees the request, unless it is kept. */
 void coordinator__answer(struct request *request, const struct reply *reply, enum err err);
+
+/* The time of the oldest step whose effects have not left, if `flight_since_ms` is that of the oldest flight; 0: none. */
+int64_t coordinator__pending_since(struct coordinator *coordinator, int64_t flight_since_ms);
 
 void coordinator__seed(uint64_t seed[2]);
 

@@ -91,7 +91,7 @@ static struct core_input input(struct loop *l)
 {
     struct core_input in = {.now_ms = clock_mono_ms() + l->clock_offset_ms, .seed = {l->seed[0], l->seed[1]}};
     const struct flight *oldest = l->flying != NULL ? l->flying : l->gathering;
-    in.pending_since_ms = oldest->since_ms;
+    in.pending_since_ms = coordinator__pending_since(l->c, oldest->since_ms);
     return in;
 }
 
@@ -452,6 +452,7 @@ static void wake_awaiting(struct loop *l, const struct flight *flight)
 /* The flight is durable, or wrote nothing: everything in it may leave. */
 static void land(struct loop *l, struct flight *flight)
 {
+    l->c->landing_since_ms = flight->since_ms;
     if (flight->fx.rows != NULL && l->c->options.on_durable != NULL) {
         l->c->options.on_durable(l->c->options.context, flight->fx.rows);
     }

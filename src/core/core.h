@@ -53,7 +53,7 @@ struct core;
 /* What comes in from outside with every step. The seed must be unpredictable to workers: lease tokens come from it. */
 struct core_input {
     int64_t now_ms;
-    int64_t pending_since_ms; /* when the oldest step was taken whose effects are not durable yet; 0: all are */
+    int64_t pending_since_ms; /* when the oldest step was taken whose effects have not left yet; 0: all have */
     uint64_t seed[2];
 };
 

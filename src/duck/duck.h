@@ -36,6 +36,7 @@ struct duck_options {
     uint32_t threads;
     const char *temp_folder;         /* where it spills to; NULL: it may not spill */
     const char *disabled_optimizers; /* names with commas between; a name that DuckDB does not know is an error */
+    bool has_short_decimals;         /* results can be had with these: duck_result_shorten */
 };
 
 /*
@@ -92,6 +93,12 @@ MUST_USE enum err duck_query(struct duck_connection *connection, const char *sql
 
 /* NULL is fine. Ends the query if it still runs. */
 void duck_result_close(struct duck_result *result);
+
+/*
+ * Before the first row: DECIMALs of up to 18 digits come as Arrow's decimals of 32 or 64 bits, as DuckDB has them itself,
+ * rather than of 128, which every reader knows. Nothing happens if the instance does not have them.
+ */
+void duck_result_shorten(struct duck_result *result);
 
 /*
  * The result's columns, as a struct: format "+s", a child per column. All types survive the way back into DuckDB; those

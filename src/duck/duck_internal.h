@@ -61,6 +61,7 @@
     X(string_t_data)                                                                                                   \
     X(destroy_logical_type)                                                                                            \
     X(create_logical_type)                                                                                             \
+    X(create_decimal_type)                                                                                             \
     X(to_arrow_schema)                                                                                                 \
     X(data_chunk_to_arrow)                                                                                             \
     X(destroy_arrow_options)                                                                                           \
@@ -155,6 +156,19 @@ bool duck__bools_in_schema(struct ArrowSchema *schema);
 
 /* Makes them bits in an array, with the schema that the former has left. */
 void duck__bools_in_array(const struct ArrowSchema *schema, struct ArrowArray *array);
+
+/*
+ * Whether a schema that DuckDB has written has forms that are not wanted (forms.c): views, and, unless `is_shortened`, short
+ * DECIMALs; and that schema without them.
+ */
+bool duck__has_forms(const struct ArrowSchema *schema, bool is_shortened);
+void duck__refit_schema(struct ArrowSchema *schema, bool is_shortened);
+
+/* The same for an array; the schema is that which DuckDB has written. */
+void duck__refit_array(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened);
+
+/* The type of a field, if that is one that needs no asking. */
+bool duck__plain_type(const struct ArrowSchema *field, duckdb_logical_type *out);
 
 /* Appends a name in double quotes. */
 void duck__write_name(struct buf *sql, const char *name);

@@ -27,6 +27,7 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
         {"disabled_optimizers", options->disabled_optimizers},
         /* Otherwise HUGEINT, TIMETZ, BIT and others come out of Arrow as something else. */
         {"arrow_lossless_conversion", "true"},
+        {"arrow_output_version", options->has_short_decimals ? "1.5" : NULL},
         /* A query must not fetch code from the network. */
         {"autoinstall_known_extensions", "false"},
     };

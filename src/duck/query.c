@@ -23,6 +23,8 @@ struct duck_result {
     struct ArrowSchema schema; /* of the arrays that are handed out; to be read by those with BOOLEANs in them */
     bool has_schema;
     bool has_bools;
+    bool has_forms; /* that are not wanted */
+    bool is_shortened;
 };
 
 enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
@@ -295,6 +297,11 @@ void duck_result_close(struct duck_result *result)
     mem_free(result);
 }
 
+void duck_result_shorten(struct duck_result *result)
+{
+    result->is_shortened = true;
+}
+
 static enum err make_schema(struct duck_result *result, struct ArrowSchema *out, bool *out_has_bools, struct error *e)
 {
     idx_t n = duck__api.column_count(&result->result);
@@ -322,19 +329,29 @@ static enum err make_schema(struct duck_result *result, struct ArrowSchema *out,
 enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
 {
     bool has_bools = false;
-    return make_schema(result, out_schema, &has_bools, e);
+    struct ArrowSchema schema = {0};
+    enum err err = make_schema(result, &schema, &has_bools, e);
+    if (err == ERR_OK) {
+        duck__refit_schema(&schema, result->is_shortened);
+        *out_schema = schema;
+    }
+    return err;
 }
 
-/* Puts BOOLEANs right. The schema is needed to find them, and made at the first array. */
-static enum err convert_bools(struct duck_result *result, struct ArrowArray *array, struct error *e)
+/* Puts BOOLEANs and the rest right. The schema is needed to find them, and made at the first array. */
+static enum err put_right(struct duck_result *result, struct ArrowArray *array, struct error *e)
 {
     enum err err = ERR_OK;
     if (!result->has_schema) {
         err = make_schema(result, &result->schema, &result->has_bools, e);
         result->has_schema = err == ERR_OK;
+        result->has_forms = err == ERR_OK && duck__has_forms(&result->schema, result->is_shortened);
     }
     if (err == ERR_OK && result->has_bools) {
         duck__bools_in_array(&result->schema, array);
+    }
+    if (err == ERR_OK && result->has_forms) {
+        duck__refit_array(&result->schema, array, result->is_shortened);
     }
     return err;
 }
@@ -352,7 +369,7 @@ enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_arr
         duck__api.destroy_data_chunk(&chunk);
     }
     if (err == ERR_OK && array.release != NULL) {
-        err = convert_bools(result, &array, e);
+        err = put_right(result, &array, e);
     }
     if (err == ERR_OK) {
         *out_array = array;

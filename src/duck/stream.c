@@ -228,8 +228,8 @@ static enum err add_function(struct duck_connection *connection, struct error *e
 /* Registering. */
 
 /*
- * The types of the columns are asked for in the only way that the library has: DuckDB's own view of a stream, which has
- * the schema and no rows. It is bound, never run.
+ * The types of columns that are not plain are asked for in the only way that the library has: DuckDB's own view of a
+ * stream, which has the schema and no rows. It is bound, never run.
  */
 
 static void keep_schema(struct ArrowSchema *schema)
@@ -262,7 +262,7 @@ static void keep_stream(struct ArrowArrayStream *stream)
     stream->release = NULL;
 }
 
-static enum err learn_types(struct duck_table *table, struct error *e)
+static enum err ask_for_types(struct duck_table *table, struct error *e)
 {
     duckdb_connection connection = table->connection->connection;
     struct ArrowArrayStream lent = {.get_schema = lend_schema,
@@ -295,6 +295,21 @@ static enum err learn_types(struct duck_table *table, struct error *e)
 out:
     buf_deinit(&sql);
     return err;
+}
+
+static enum err learn_types(struct duck_table *table, struct error *e)
+{
+    int64_t n = 0;
+    while (n < table->n_columns && duck__plain_type(table->schema.children[n], &table->types[n])) {
+        n++;
+    }
+    if (n == table->n_columns) {
+        return ERR_OK;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        duck__api.destroy_logical_type(&table->types[i]);
+    }
+    return ask_for_types(table, e);
 }
 
 /* How each column, as an array of its own, is converted. */

@@ -19,14 +19,13 @@ size_t chunk_head(size_t n, uint8_t out[CHUNK_HEAD_BYTES_MAX])
     return used;
 }
 
-/* How long the head is if the message is one payload and nothing else; else 0. */
-static size_t plain_head(const uint8_t *bytes, size_t n)
+size_t chunk_plain_head(const uint8_t *bytes, size_t n_first, size_t n)
 {
     uint64_t length = 0;
-    if (n < 2 || bytes[0] != TAG_PAYLOAD) {
+    if (n_first < 2 || bytes[0] != TAG_PAYLOAD) {
         return 0;
     }
-    for (size_t i = 1; i < n && i < 6; i++) {
+    for (size_t i = 1; i < n_first && i < 6; i++) {
         length |= (uint64_t)(bytes[i] & 0x7f) << (7 * (i - 1));
         if (bytes[i] < 0x80) {
             return length == n - i - 1 ? i + 1 : 0;
@@ -38,7 +37,7 @@ static size_t plain_head(const uint8_t *bytes, size_t n)
 enum err chunk_payload(const uint8_t *bytes, size_t n, struct arena *arena, const uint8_t **out, size_t *out_n,
                        struct error *e)
 {
-    size_t head = plain_head(bytes, n);
+    size_t head = chunk_plain_head(bytes, n, n);
     struct pb_shuffle_partition_chunk *chunk = NULL;
     if (head > 0) {
         *out = bytes + head;

@@ -24,6 +24,12 @@
  */
 size_t chunk_head(size_t n, uint8_t out[CHUNK_HEAD_BYTES_MAX]);
 
+/*
+ * How long the head of a message of `n` bytes is, of which the first `n_first` are at `bytes`, if it is one payload and
+ * nothing else; 0 if it is not, or if its head is not all there.
+ */
+size_t chunk_plain_head(const uint8_t *bytes, size_t n_first, size_t n);
+
 /* The payload, in `bytes` or in the arena. Errors as wire_decode. */
 MUST_USE enum err chunk_payload(const uint8_t *bytes, size_t n, struct arena *arena, const uint8_t **out, size_t *out_n,
                                 struct error *e);

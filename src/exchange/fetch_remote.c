@@ -24,8 +24,11 @@ struct reading {
     struct rpc_channel *channel;
     struct ipc_reader *ipc;
     struct ipc_assembler assembler;
-    uint64_t offset; /* bytes that have been taken */
-    struct buf message;
+    uint64_t offset;    /* bytes that have been taken */
+    struct buf message; /* a chunk that cannot be taken as it comes */
+    bool is_begun;      /* parts of a chunk have been taken as they came */
+    enum err err;       /* of what was taken */
+    struct error error;
     struct arena arena;
 };
 
@@ -161,16 +164,10 @@ static enum err broken(struct exchange_fetch *fetch, enum err err, struct error 
     return is_final[err] ? err : error_set(e, ERR_UNAVAILABLE, "%s", e->message);
 }
 
-/* Takes one chunk. */
-static enum err take_chunk(struct reading *r, struct error *e)
+/* Takes bytes of a payload and counts them. */
+static enum err take_counted(struct reading *r, const uint8_t *bytes, size_t n, struct error *e)
 {
-    const uint8_t *payload = NULL;
-    size_t n = 0;
-    arena_reset(&r->arena);
-    enum err err = chunk_payload((const uint8_t *)r->message.data, r->message.n, &r->arena, &payload, &n, e);
-    if (err == ERR_OK) {
-        err = take_payload(r, payload, n, e);
-    }
+    enum err err = take_payload(r, bytes, n, e);
     if (err == ERR_OK) {
         pthread_mutex_lock(&r->fetch->lock);
         r->fetch->counts.remote_bytes += n;
@@ -178,6 +175,58 @@ static enum err take_chunk(struct reading *r, struct error *e)
         exchange_channels_count(r->fetch->options.channels, n);
     }
     return err;
+}
+
+/* Takes a chunk that has been put together. */
+static enum err take_chunk(struct reading *r, struct error *e)
+{
+    const uint8_t *payload = NULL;
+    size_t n = 0;
+    arena_reset(&r->arena);
+    enum err err = chunk_payload((const uint8_t *)r->message.data, r->message.n, &r->arena, &payload, &n, e);
+    return err == ERR_OK ? take_counted(r, payload, n, e) : err;
+}
+
+/*
+ * Takes a part of a chunk as it came. Nearly all chunks are one payload behind a head of a few bytes, whose parts need
+ * not be put together.
+ */
+static void take_part(void *context, const uint8_t *bytes, size_t n, size_t n_left)
+{
+    struct reading *r = context;
+    if (r->err != ERR_OK) {
+        return;
+    }
+    if (!r->is_begun && r->message.n == 0) {
+        size_t n_head = chunk_plain_head(bytes, n, n + n_left);
+        r->is_begun = n_head > 0;
+        bytes += n_head;
+        n -= n_head;
+    }
+    if (r->is_begun) {
+        r->err = take_counted(r, bytes, n, &r->error);
+        return;
+    }
+    buf_append(&r->message, bytes, n);
+    if (n_left == 0) {
+        r->err = take_chunk(r, &r->error);
+    }
+}
+
+static enum err next_chunk(struct reading *r, struct rpc_stream *stream, bool *out_end, struct error *e)
+{
+    r->is_begun = false;
+    r->err = ERR_OK;
+    buf_reset(&r->message);
+    enum err err = rpc_stream_next_pieces(stream, take_part, r, out_end, NULL, e);
+    if (err != ERR_OK) {
+        return broken(r->fetch, err, e);
+    }
+    if (r->err != ERR_OK && e != NULL) {
+        *e = r->error;
+    }
+    ASSERT(r->err != ERR_UNAVAILABLE);
+    return r->err;
 }
 
 /* Reads on from where it is to the end of the partition. ERR_UNAVAILABLE means that it can be tried again. */
@@ -195,13 +244,7 @@ static enum err read_stream(struct reading *r, struct error *e)
         err = broken(fetch, err, e);
     }
     while (err == ERR_OK && !is_end) {
-        err = rpc_stream_next(stream, &r->message, &is_end, NULL, e);
-        if (err != ERR_OK) {
-            err = broken(fetch, err, e);
-        } else if (!is_end) {
-            err = take_chunk(r, e);
-            ASSERT(err != ERR_UNAVAILABLE);
-        }
+        err = next_chunk(r, stream, &is_end, e);
     }
     rpc_stream_close(stream);
     buf_deinit(&request);

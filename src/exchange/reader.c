@@ -16,9 +16,10 @@
 struct exchange_reader {
     struct exchange_output *output;
     uint32_t partition;
-    uint32_t piece;  /* the next to read from */
-    uint64_t within; /* where in it */
-    int fd;          /* -1: the file is not open */
+    uint32_t piece;    /* the next to read from */
+    uint64_t within;   /* where in it */
+    int fd;            /* -1: the file is not open */
+    size_t stop_bytes; /* read stops in front of pieces of so many bytes in memory; 0: of none */
 };
 
 static enum err not_registered(struct error *e)
@@ -123,6 +124,30 @@ static void advance(struct exchange_reader *reader, const struct store__piece *p
     }
 }
 
+void exchange_reader_stop_at(struct exchange_reader *reader, size_t bytes)
+{
+    reader->stop_bytes = bytes;
+}
+
+struct block *exchange_reader_lend(struct exchange_reader *reader, size_t min, size_t max, const uint8_t **out_bytes,
+                                   size_t *out_n)
+{
+    struct store__piece piece = {0};
+    bool is_there = false;
+    if (look(reader, &piece, &is_there, NULL) != ERR_OK || !is_there || piece.block == NULL) {
+        return NULL;
+    }
+    size_t left = (size_t)(piece.n - reader->within);
+    if (left < min) {
+        block_unref(piece.block);
+        return NULL;
+    }
+    *out_bytes = piece.block->bytes + reader->within;
+    *out_n = left < max ? left : max;
+    advance(reader, &piece, *out_n);
+    return piece.block;
+}
+
 /* Reads from the file at most to the end of the piece. */
 static enum err read_file(struct exchange_reader *reader, const struct store__piece *piece, void *out, size_t n,
                           struct error *e)
@@ -163,6 +188,10 @@ enum err exchange_reader_read(struct exchange_reader *reader, bool may_block, vo
         }
         size_t left = (size_t)(piece.n - reader->within);
         size_t n = left < max - done ? left : max - done;
+        if (done > 0 && piece.block != NULL && reader->stop_bytes > 0 && left >= reader->stop_bytes) {
+            block_unref(piece.block);
+            break;
+        }
         if (piece.block != NULL) {
             memcpy((uint8_t *)out + done, piece.block->bytes + reader->within, n);
             block_unref(piece.block);

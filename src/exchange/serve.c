@@ -14,6 +14,8 @@
 #include "exchange/thread.h"
 #include "wire/message.h"
 
+#define LENT_BYTES_MIN ((size_t)64 * 1024) /* what is shorter is put together with what follows */
+
 struct exchange_server {
     struct exchange_store *store;
     _Atomic uint64_t bytes;
@@ -62,12 +64,37 @@ static void enqueue(struct answer *answer)
     pthread_mutex_unlock(&server->lock);
 }
 
+static void let_go(void *block)
+{
+    block_unref(block);
+}
+
+/* Sends what lies in memory as it is. False if it is too little, or not there. */
+static bool send_lent(struct answer *answer)
+{
+    uint8_t head[CHUNK_HEAD_BYTES_MAX];
+    struct rpc_lent body = {.let_go = let_go};
+    const uint8_t *bytes = NULL;
+    body.owner = exchange_reader_lend(answer->reader, LENT_BYTES_MIN, EXCHANGE_CHUNK_BYTES, &bytes, &body.n);
+    if (body.owner == NULL) {
+        return false;
+    }
+    body.bytes = bytes;
+    size_t n_head = chunk_head(body.n, head);
+    atomic_fetch_add(&answer->server->bytes, body.n);
+    rpc_call_send_lent(answer->call, head + CHUNK_HEAD_BYTES_MAX - n_head, n_head, &body, on_sent, answer);
+    return true;
+}
+
 /* Makes the next chunk and sends it, or ends the call. */
 static void send_next(struct answer *answer, bool may_block)
 {
     struct rpc_call *call = answer->call;
     struct error e = {0};
     size_t n = 0;
+    if (send_lent(answer)) {
+        return;
+    }
     if (answer->chunk == NULL) {
         answer->chunk = mem_alloc(CHUNK_HEAD_BYTES_MAX + EXCHANGE_CHUNK_BYTES);
     }
@@ -144,6 +171,7 @@ void exchange_serve(void *context, struct rpc_call *call)
     answer->server = server;
     answer->call = call;
     answer->reader = reader;
+    exchange_reader_stop_at(reader, LENT_BYTES_MIN);
     step(answer);
 }
 

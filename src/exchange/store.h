@@ -127,6 +127,16 @@ bool exchange_reader_is_ready(struct exchange_reader *reader);
  */
 struct block *exchange_reader_piece(struct exchange_reader *reader);
 
+/* From now on exchange_reader_read stops in front of pieces in memory that have at least `bytes`: they can be lent. */
+void exchange_reader_stop_at(struct exchange_reader *reader, size_t bytes);
+
+/*
+ * If what comes next lies in memory, and has at least `min` bytes, lends up to `max` of them and goes on behind: the block
+ * is the caller's to give back. Else NULL.
+ */
+struct block *exchange_reader_lend(struct exchange_reader *reader, size_t min, size_t max, const uint8_t **out_bytes,
+                                   size_t *out_n);
+
 /*
  * Reads up to `max` bytes; 0 at the end. Without `may_block`, stops in front of what is in a file. ERR_DATA_LOSS if the
  * file is gone or shorter than it was, ERR_NOT_FOUND if the output was dropped.

@@ -29,7 +29,8 @@ enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out,
     if (sql->instance == NULL) {
         struct duck_options options = {.memory_bytes_max = sql->options.memory_bytes_max,
                                        .threads = sql->options.threads,
-                                       .temp_folder = sql->options.temp_folder};
+                                       .temp_folder = sql->options.temp_folder,
+                                       .has_short_decimals = true};
         struct duck *duck = NULL;
         err = duck_open(&options, &duck, e);
         if (err == ERR_OK) {
@@ -336,6 +337,7 @@ static void close_sql(struct executor *executor)
         list_remove(node);
         free_plan(CONTAINER_OF(node, struct sql_plan, link));
     }
+    sql__known_deinit(sql);
     pthread_mutex_destroy(&sql->mutex);
     pthread_mutex_destroy(&sql->plans_mutex);
     pthread_cond_destroy(&sql->planner_is_free);
@@ -362,6 +364,7 @@ struct executor *executor_sql(const struct sql_options *options)
     pthread_cond_init(&sql->planner_is_free, &monotonic);
     pthread_condattr_destroy(&monotonic);
     list_init(&sql->plans);
+    list_init(&sql->known);
     list_init(&sql->folders);
     sql__watch_init(&sql->watch);
     return &sql->base;

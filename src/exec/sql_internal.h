@@ -75,9 +75,11 @@ struct sql_executor {
     bool is_planning;    /* somebody has the planner */
     struct list folders; /* of jobs that write files, until they are over */
     pthread_cond_t planner_is_free;
-    pthread_mutex_t plans_mutex; /* guards the next two; held while a plan is read, for others want the same one */
+    pthread_mutex_t plans_mutex; /* guards the next four; held while a plan is read, for others want the same one */
     struct list plans;
     uint32_t n_plans;
+    struct list known; /* plans of queries, in case these come again (sql_known.c) */
+    uint32_t n_known;
     struct sql_watch watch;
 };
 
@@ -97,6 +99,17 @@ void sql__give_planner(struct sql_run *run, struct planner *planner, bool is_spo
 MUST_USE enum err sql__take_plan(struct sql_executor *sql, const char *text, size_t n, struct sql_plan **out,
                                  struct error *e);
 void sql__give_plan(struct sql_executor *sql, struct sql_plan *plan);
+
+/*
+ * The plan of a query that was planned before, if the files that it depends on are what they were: appended to `out`.
+ * `key` stands for all that was asked.
+ */
+bool sql__known_find(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], struct buf *out);
+
+/* Keeps a plan that depends on these files and folders; not if one of them is too new to be sure of. */
+void sql__known_add(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], const struct buf *plan,
+                    const char *const *paths, uint32_t n);
+void sql__known_deinit(struct sql_executor *sql);
 
 /* ---- one run ---- */
 

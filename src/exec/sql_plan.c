@@ -10,6 +10,7 @@
 #include "exec/sql_internal.h"
 #include "query/cut.h"
 #include "query/explain.h"
+#include "query/plan_repeat.h"
 #include "query/split.h"
 
 /* What the inputs ask for. Texts belong to the tree of the inputs, the rest to the arena. */
@@ -21,6 +22,9 @@ struct request {
     uint32_t n_tables;
     bool is_explained; /* and not run */
     struct cut_options cut;
+    uint8_t key[SHA256_BYTES]; /* stands for all that was asked */
+    const char **paths;        /* what the plan depends on, if that is all */
+    uint32_t n_paths;
 };
 
 /* ---- reading the inputs ---- */
@@ -171,6 +175,9 @@ static enum err plan_and_cut(struct sql_run *run, struct planner *planner, struc
     if (err == ERR_OK && plan->root != NULL) {
         err = split_catalog_load(planner, plan->root, arena, &catalog, e);
     }
+    if (err == ERR_OK && !plan_repeat_files(plan, arena, &request->paths, &request->n_paths)) {
+        request->n_paths = 0;
+    }
     if (err == ERR_OK) {
         request->cut.catalog = catalog;
         err = query_cut(plan, &request->cut, arena, out, e);
@@ -261,13 +268,55 @@ static bool is_for_here(const struct sql_run *run, const struct physical_plan *p
     return op == NULL || (operators != NULL && operators_have(operators, op));
 }
 
+/* What was asked: the text of the inputs, and which stage of the job it is. */
+static void make_key(const struct sql_run *run, uint8_t out[SHA256_BYTES])
+{
+    struct sha256 sha;
+    sha256_init(&sha);
+    sha256_update(&sha, &run->task->stage, sizeof(run->task->stage));
+    sha256_update(&sha, run->task->inputs, run->task->n_inputs);
+    sha256_final(&sha, out);
+}
+
+/* The plan of the same query from before. False if there is none. */
+static bool find_plan(struct sql_run *run, const struct request *request, struct arena *arena,
+                      struct physical_plan **out)
+{
+    struct buf text = {0};
+    bool is_found = sql__known_find(run->sql, request->key, &text) &&
+                    physical_read(text.data, text.n, arena, out, NULL, NULL) == ERR_OK;
+    if (is_found) {
+        run->out->plan = text;
+        run->out->is_success = true;
+    } else {
+        buf_deinit(&text);
+    }
+    return is_found;
+}
+
+/* False with a failed outcome. */
+static bool find_or_make_plan(struct sql_run *run, struct request *request, struct arena *arena,
+                              struct physical_plan **out)
+{
+    make_key(run, request->key);
+    if (find_plan(run, request, arena, out)) {
+        return true;
+    }
+    if (!make_plan(run, request, arena, out) || !sql__write_plan(run, *out)) {
+        return false;
+    }
+    if (request->n_paths > 0) {
+        sql__known_add(run->sql, request->key, &run->out->plan, request->paths, request->n_paths);
+    }
+    return true;
+}
+
 void sql__plan(struct sql_run *run, const struct json *inputs)
 {
     struct arena arena = {0};
     struct request request;
     struct physical_plan *plan = NULL;
-    if (read_request(run, inputs, &arena, &request) && make_plan(run, &request, &arena, &plan) &&
-        sql__write_plan(run, plan)) {
+    if (read_request(run, inputs, &arena, &request) && find_or_make_plan(run, &request, &arena, &plan)) {
         if (request.is_explained) {
             explain(run, plan);
         } else if (is_for_here(run, plan)) {

@@ -58,6 +58,11 @@ static bool is_partitioned(const struct fragment *f)
     return exchange_is_partitioned(f->stage->output.exchange);
 }
 
+static bool is_result(const struct fragment *f)
+{
+    return f->stage->output.exchange == EXCHANGE_RESULT;
+}
+
 /* ---- files ---- */
 
 /* Whether the file is another one than it was. A file that is not there is DuckDB's to complain about. */
@@ -231,6 +236,10 @@ static enum err start_query(struct fragment *f, uint32_t i, const char *sql, str
 {
     enum err err = duck_query(f->connections[i], sql, &f->rows[i].result, e);
     if (err == ERR_OK) {
+        bool is_for_us = !is_result(f) && (!has_operator(f) || i == 1); /* the next to read it is a DuckDB of ours */
+        if (is_for_us) {
+            duck_result_shorten(f->rows[i].result);
+        }
         sql__rows_stream(&f->rows[i], &f->stream);
     }
     return err;
@@ -359,11 +368,6 @@ static enum err start(struct fragment *f, struct error *e)
 }
 
 /* ---- output ---- */
-
-static bool is_result(const struct fragment *f)
-{
-    return f->stage->output.exchange == EXCHANGE_RESULT;
-}
 
 /* A task's share of what may travel inside of reports. */
 static uint64_t inline_bytes_max(const struct fragment *f)

@@ -558,6 +558,9 @@ static void on_end(struct up *up, struct member *member, int status)
     bool is_hopeless = WIFEXITED(status) && code != 0 && (is_coordinator || code == EXIT_USAGE || code == EXIT_REFUSED);
     if (!up->was_ready && is_hopeless) {
         log_error("start", "the %s could not start", member->title);
+        if (code == EXIT_REFUSED && up->left != NULL && strncmp(up->store, "sqlite:", 7) != 0) {
+            log_error("start", "nodes of one cluster share a token: set CAPSTAN_TOKEN on all, or --auth-tokens");
+        }
         up->code = code;
         begin_to_stop(up);
     } else if (WIFSIGNALED(status)) {

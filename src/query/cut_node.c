@@ -7,10 +7,16 @@
 #include "base/mem.h"
 #include "query/cut_internal.h"
 
-/* A tiny table is read by every task for itself, rather than by one for all; but not if it is larger than this. */
-#define SPLITS_PER_SLOT 16 /* so fine is a scan cut, before it is put together for tasks */
+#define SPLITS_PER_SLOT 64 /* so fine is a scan cut, before it is put together for tasks */
 #define TASK_BYTES_MIN (UINT64_C(4) * 1024 * 1024)
-#define REPLICATED_SCAN_BYTES_MAX (1024 * 1024)
+
+/*
+ * A small table is read by every task for itself, rather than by one for all: that takes less time than one more stage. It
+ * is small if its files are, or what is read of them is; but then the files must not be many times of that.
+ */
+#define REPLICATED_FILE_BYTES (UINT64_C(1024) * 1024)
+#define REPLICATED_FILE_BYTES_MAX (UINT64_C(32) * 1024 * 1024)
+#define REPLICATED_READ_BYTES (8.0 * 1024 * 1024)
 
 /* The fragment with another node on top, for nodes that work row by row. */
 static struct fragment on_top(struct cutter *c, const struct fragment *child, const struct plan_node *node)
@@ -72,6 +78,48 @@ static void cut_stand_in(struct cutter *c, struct plan_node *node, struct fragme
     entry->n_splits = 1;
 }
 
+static bool note_column(struct expression **slot, void *context)
+{
+    bool *is_read = context;
+    if ((*slot)->kind == EXPRESSION_REF) {
+        is_read[(*slot)->as.index] = true;
+    }
+    return true;
+}
+
+/* About how many bytes a row has, of the columns that are looked at. */
+static double read_row_bytes(const struct scan *scan, struct arena *arena)
+{
+    bool *is_read = arena_zalloc(arena, scan->n_names * sizeof *is_read);
+    const struct type **types = arena_zalloc(arena, scan->n_names * sizeof *types);
+    struct plan_node row = {.columns = types};
+    for (uint32_t i = 0; i < scan->n_columns; i++) {
+        if (scan->columns[i].index < scan->n_names) {
+            is_read[scan->columns[i].index] = true;
+        }
+    }
+    for (uint32_t i = 0; i < scan->n_filters; i++) {
+        expression_visit(&scan->filters[i], note_column, is_read);
+    }
+    for (uint32_t i = 0; i < scan->n_names; i++) {
+        if (is_read[i]) {
+            types[row.n_columns++] = scan->types[i];
+        }
+    }
+    return cut__row_bytes(&row);
+}
+
+/* Whether every task may read the whole table for itself. */
+static bool is_small(const struct cutter *c, const struct scan *scan, const struct split_total *total)
+{
+    if (c->options->is_forced || (double)total->bytes > c->broadcast_bytes) {
+        return false;
+    }
+    return total->bytes <= REPLICATED_FILE_BYTES ||
+           (total->bytes <= REPLICATED_FILE_BYTES_MAX &&
+            (double)total->rows * read_row_bytes(scan, c->arena) <= REPLICATED_READ_BYTES);
+}
+
 static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     const struct scan *scan = node->as.scan;
@@ -93,9 +141,7 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
         out->spread = SPREAD_SINGLE;
         return ERR_OK;
     }
-    bool is_tiny =
-        !c->options->is_forced && total.bytes <= REPLICATED_SCAN_BYTES_MAX && (double)total.bytes <= c->broadcast_bytes;
-    if (is_tiny) {
+    if (is_small(c, scan, &total)) {
         replicated(node, (double)total.rows, out);
         return ERR_OK;
     }

@@ -100,6 +100,18 @@ static bool count_gets(struct plan_node *node, void *context)
     return true;
 }
 
+/*
+ * Makes the key side a stage. Its rows are spread by the keys, if these are columns: so tasks can make the keys distinct
+ * for themselves, and the join finds its rows where it needs them.
+ */
+static enum err share_key_side(struct cutter *c, const struct join *join, const struct fragment *keys,
+                               struct fragment *out)
+{
+    bool is_spread = cut__is_one(keys) || cut__is_together(keys, join->keys, join->n_keys) ||
+                     cut__ref_columns(c, join->keys, join->n_keys) == NULL;
+    return is_spread ? cut__forward(c, keys, out) : cut__shuffle(c, keys, join->keys, join->n_keys, out);
+}
+
 enum err cut__delim_sides(struct cutter *c, struct plan_node *node, struct fragment *out_left,
                           struct fragment *out_right)
 {
@@ -110,7 +122,7 @@ enum err cut__delim_sides(struct cutter *c, struct plan_node *node, struct fragm
     struct get_count count = {.id = join->delim_id};
     enum err err = cut__node(c, node->children[join->delim_side], &keys);
     if (err == ERR_OK) {
-        err = cut__forward(c, &keys, &shape);
+        err = share_key_side(c, join, &keys, &shape);
     }
     if (err != ERR_OK) {
         return err;

@@ -247,6 +247,42 @@ static bool read_whole_instead(struct cutter *c, const struct fragment *f, struc
     return true;
 }
 
+/* Up to this, by the estimate, it takes less time that every task works on all rows than that one more stage does. */
+#define REREAD_BYTES_MAX (16.0 * 1024 * 1024)
+
+/*
+ * A few steps over the partitions of a stage: every task can read all of the stage and do them itself, rather than that
+ * each does a part and sends it to all. Only for steps that are nothing but columns and DISTINCT; others may cost more.
+ */
+static bool reread_whole_instead(struct cutter *c, const struct fragment *f, struct fragment *out)
+{
+    struct plan_node *path[8];
+    uint32_t n = 0;
+    struct plan_node *node = f->node;
+    while ((node->kind == NODE_PROJECTION || node->kind == NODE_DISTINCT) && n < ARRAY_LEN(path)) {
+        path[n++] = node;
+        node = node->children[0];
+    }
+    if (node->kind != NODE_INPUT || !cut__is_deterministic(f->node)) {
+        return false;
+    }
+    uint32_t stage = cut__stage_of(c, node);
+    double bytes = c->stages[stage].estimate.bytes;
+    if (bytes < 0 || bytes > REREAD_BYTES_MAX || bytes > c->broadcast_bytes) {
+        return false;
+    }
+    struct plan_node *whole = cut__read(c, stage, node, true);
+    while (n > 0) {
+        whole = plan_node_with_child(c->arena, path[--n], whole);
+    }
+    *out = *f;
+    out->node = whole;
+    out->reads_partitions = false;
+    out->keys = NULL;
+    out->choice = NULL;
+    return true;
+}
+
 enum err cut__gather(struct cutter *c, const struct fragment *f, struct fragment *out)
 {
     if (cut__is_one(f)) {
@@ -272,6 +308,10 @@ enum err cut__broadcast(struct cutter *c, const struct fragment *f, struct fragm
         return ERR_OK;
     }
     enum err err = ERR_OK;
+    if (f->reads_partitions && f->node->kind != NODE_INPUT && reread_whole_instead(c, f, out)) {
+        out->spread = SPREAD_REPLICATED;
+        return ERR_OK;
+    }
     if (read_whole_instead(c, f, out)) {
         struct physical_output *output = &c->stages[cut__stage_of(c, out->node)].output;
         output->exchange = output->exchange == EXCHANGE_GATHER ? EXCHANGE_BROADCAST : output->exchange;

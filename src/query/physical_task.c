@@ -62,6 +62,16 @@ static const struct physical_split *split_of_scan(const struct filler *f, uint32
     return NULL;
 }
 
+/* Each comparison is made for each row, so none is written that always holds. */
+static void write_range(struct buf *out, const struct physical_split *split)
+{
+    if (split->first_row == 0) {
+        buf_format(out, " <= %" PRIu64, split->last_row);
+    } else {
+        buf_format(out, " BETWEEN %" PRIu64 " AND %" PRIu64, split->first_row, split->last_row);
+    }
+}
+
 static void write_rows(struct filler *f, uint32_t scan, const char *expression, size_t n)
 {
     if (f->split == NULL || f->split->scan != scan || f->split->is_empty) {
@@ -71,7 +81,8 @@ static void write_rows(struct filler *f, uint32_t scan, const char *expression, 
     } else if (f->split->has_rows) {
         buf_char(f->out, '(');
         buf_append(f->out, expression, n);
-        buf_format(f->out, " BETWEEN %" PRIu64 " AND %" PRIu64 ")", f->split->first_row, f->split->last_row);
+        write_range(f->out, f->split);
+        buf_char(f->out, ')');
     } else {
         buf_text(f->out, "true");
     }
@@ -173,8 +184,8 @@ static enum err write_chain(struct filler *f, const char *rest, size_t *out_take
         buf_append(f->out, rest, n_arguments);
         buf_char(f->out, ')');
         if (split->has_rows) {
-            buf_format(f->out, " WHERE file_row_number BETWEEN %" PRIu64 " AND %" PRIu64, split->first_row,
-                       split->last_row);
+            buf_text(f->out, " WHERE file_row_number");
+            write_range(f->out, split);
         }
     }
     buf_char(f->out, ')');

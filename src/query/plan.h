@@ -673,6 +673,9 @@ struct plan {
     uint32_t n_customs;
     struct plan_custom *customs; /* `sql` reads their rows from tables that are called so; see NODE_CUSTOM */
     struct query_write write;    /* what becomes of the result; `write.sql` NULL: it goes to the client */
+    bool is_repeatable;          /* it depends on nothing but files, if on these (plan_repeat.h) */
+    uint32_t n_sources;
+    const char **sources; /* of the data sets that the statement names: paths and globs */
 };
 
 /* The kind in words, such as "filter", for messages and for --explain. */

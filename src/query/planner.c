@@ -21,6 +21,7 @@
 #include "duck/duck.h"
 #include "query/plan_estimate.h"
 #include "query/plan_read.h"
+#include "query/plan_repeat.h"
 #include "query/plan_sql.h"
 #include "query/planner_internal.h"
 #include "query/split.h"
@@ -45,7 +46,10 @@ enum err planner_open(struct planner **out, struct error *e)
         err = duck_connect(planner->duck, &planner->connection, e);
     }
     if (err == ERR_OK) {
-        err = duck_run(planner->connection, "SET explain_output = 'optimized_only'", e);
+        err = duck_connect(planner->duck, &planner->second, e);
+    }
+    if (err == ERR_OK) {
+        err = duck_run(planner->second, "SET explain_output = 'optimized_only'", e);
     }
     planner->cache = split_cache_new();
     if (err != ERR_OK) {
@@ -61,9 +65,14 @@ void planner_close(struct planner *planner)
     if (planner == NULL) {
         return;
     }
+    if (planner->connection != NULL) {
+        planner__forget_views(planner);
+    }
+    duck_disconnect(planner->second);
     duck_disconnect(planner->connection);
     duck_close(planner->duck);
     split_cache_free(planner->cache);
+    mem_free(planner->views);
     mem_free(planner);
 }
 
@@ -75,6 +84,7 @@ struct split_cache *planner_cache(struct planner *planner)
 void planner_interrupt(struct planner *planner)
 {
     duck_interrupt(planner->connection);
+    duck_interrupt(planner->second);
 }
 
 /* Rows of texts. */
@@ -119,108 +129,6 @@ enum err planner__ask(struct planner *planner, const char *sql, const char *argu
     buf_reset(out);
     buf_text(out, "");
     return duck_rows(planner->connection, sql, &arg, 1, keep_text, out, e);
-}
-
-/* Named data sets. */
-
-static void note_table(void *context, const char *name)
-{
-    struct planning *p = context;
-    for (uint32_t i = 0; i < p->n_tables; i++) {
-        p->is_used[i] = p->is_used[i] || strcasecmp(p->tables[i].name, name) == 0;
-    }
-}
-
-/* read_parquet('source') and its like. */
-static enum err write_source(struct buf *sql, const struct planner_table *table, bool *out_has_stand_in,
-                             struct error *e)
-{
-    static const struct {
-        const char *name;
-        const char *function;
-    } formats[] = {
-        [SOURCE_PARQUET] = {"parquet", "read_parquet"},
-        [SOURCE_CSV] = {"csv", "read_csv"},
-        [SOURCE_JSON] = {"json", "read_json"},
-    };
-    enum source_format format = SOURCE_PARQUET;
-    if (table->format == NULL || table->format[0] == '\0') {
-        (void)plan_sql_format(table->source, &format);
-    } else {
-        size_t i = 0;
-        while (i < ARRAY_LEN(formats) && strcmp(formats[i].name, table->format) != 0) {
-            i++;
-        }
-        if (i == ARRAY_LEN(formats)) {
-            return error_set(e, ERR_INVALID, "the data set '%s' has the unknown format '%s'", table->name,
-                             table->format);
-        }
-        format = (enum source_format)i;
-    }
-    buf_format(sql, "%s(", formats[format].function);
-    sql_write_text(sql, table->source, strlen(table->source));
-    buf_char(sql, ')');
-    *out_has_stand_in = format != SOURCE_PARQUET;
-    return ERR_OK;
-}
-
-static void begin_view(struct buf *sql, const struct planner_table *table)
-{
-    buf_text(sql, "CREATE OR REPLACE TEMP VIEW ");
-    sql_write_name(sql, table->name);
-    buf_text(sql, " AS SELECT * FROM ");
-}
-
-static enum err create_view(struct planning *p, const struct planner_table *table, struct error *e)
-{
-    struct duck_connection *connection = p->planner->connection;
-    struct buf source = {0};
-    struct buf sql = {0};
-    bool has_stand_in = false;
-    enum err err = write_source(&source, table, &has_stand_in, e);
-    if (err == ERR_OK && has_stand_in) {
-        err = duck_add_source(connection, source.data, source.data, STAND_IN_ROWS, e);
-    }
-    if (err == ERR_OK) {
-        begin_view(&sql, table);
-        if (has_stand_in) {
-            buf_text(&sql, PLAN_STAND_IN "(");
-            sql_write_text(&sql, source.data, source.n);
-            buf_char(&sql, ')');
-        } else {
-            buf_text(&sql, source.data);
-        }
-        err = duck_run(connection, sql.data, e);
-    }
-    buf_deinit(&source);
-    buf_deinit(&sql);
-    return err;
-}
-
-static enum err create_views(struct planning *p, struct error *e)
-{
-    enum err err = ERR_OK;
-    plan_sql_tables(p->parsed, note_table, p);
-    for (uint32_t i = 0; err == ERR_OK && i < p->n_tables; i++) {
-        if (p->is_used[i]) {
-            err = create_view(p, &p->tables[i], e);
-        }
-    }
-    return err;
-}
-
-static void drop_views(struct planning *p)
-{
-    for (uint32_t i = 0; i < p->n_tables; i++) {
-        if (p->is_used[i]) {
-            struct buf sql = {0};
-            buf_text(&sql, "DROP VIEW IF EXISTS temp.");
-            sql_write_name(&sql, p->tables[i].name);
-            enum err err = duck_run(p->planner->connection, sql.data, NULL);
-            UNUSED(err); /* the next query that uses the name replaces the view */
-            buf_deinit(&sql);
-        }
-    }
 }
 
 /* Parsing and rewriting. */
@@ -320,8 +228,10 @@ static enum err write_task_sql(struct planning *p, const char *statement, struct
         if (!p->is_used[i]) {
             continue;
         }
-        begin_view(&sql, &p->tables[i]);
-        err = write_source(&sql, &p->tables[i], &has_stand_in, e);
+        buf_text(&sql, "CREATE OR REPLACE TEMP VIEW ");
+        sql_write_name(&sql, p->tables[i].name);
+        buf_text(&sql, " AS SELECT * FROM ");
+        err = planner__write_source(&sql, &p->tables[i], &has_stand_in, e);
         buf_text(&sql, ";\n");
     }
     buf_text(&sql, statement);
@@ -393,12 +303,6 @@ static enum err describe(struct planning *p, struct error *e)
     return err;
 }
 
-/* Errors that mean that DuckDB is at fault or gone, rather than that the plan cannot be used. */
-static bool is_fatal(enum err err)
-{
-    return err == ERR_CANCELED || err == ERR_EXHAUSTED;
-}
-
 static enum err read_plan(struct planning *p, struct error *e)
 {
     struct buf json = {0};
@@ -426,30 +330,6 @@ static enum err read_plan(struct planning *p, struct error *e)
     return err;
 }
 
-static enum err keep_explained(void *context, const struct duck_text *values, uint32_t n, struct error *e)
-{
-    UNUSED(e);
-    if (n == 2 && values[1].bytes != NULL) {
-        buf_append(context, values[1].bytes, values[1].n);
-    }
-    return ERR_OK;
-}
-
-static enum err add_estimates(struct planning *p, struct error *e)
-{
-    struct buf sql = {0};
-    struct buf text = {0};
-    buf_text(&sql, "EXPLAIN (FORMAT JSON) ");
-    buf_append(&sql, p->planned.data, p->planned.n);
-    enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, keep_explained, &text, e);
-    if (err == ERR_OK && text.n > 0) {
-        plan_estimate(p->plan->root, text.data, text.n);
-    }
-    buf_deinit(&sql);
-    buf_deinit(&text);
-    return is_fatal(err) ? err : ERR_OK; /* a plan without estimates is as right as one with them */
-}
-
 static enum err set_optimizers(struct planner *planner, const char *off, struct error *e)
 {
     struct buf sql = {0};
@@ -459,32 +339,46 @@ static enum err set_optimizers(struct planner *planner, const char *off, struct 
     return err;
 }
 
-/* Once more with nearly all optimizers, if the first plan cannot be used; its reason counts. */
-static enum err read_plan_twice(struct planning *p, struct error *e)
+/*
+ * Once more with nearly all optimizers, if the first plan cannot be used; its reason counts. The setting is everybody's, so
+ * nobody else may be planning then.
+ */
+static enum err read_plan_again(struct planning *p, const struct error *reason, struct error *e)
 {
-    struct error reason = {0};
     struct error second = {0};
-    enum err err = read_plan(p, &reason);
+    enum err err = set_optimizers(p->planner, OPTIMIZERS_OFF_MINIMAL, &second);
     if (err == ERR_OK) {
-        return add_estimates(p, e);
+        err = read_plan(p, &second);
     }
-    if (!is_fatal(err)) {
-        err = set_optimizers(p->planner, OPTIMIZERS_OFF_MINIMAL, &second);
-        if (err == ERR_OK) {
-            err = read_plan(p, &second);
-        }
-        enum err reset = set_optimizers(p->planner, OPTIMIZERS_OFF, e);
-        if (reset != ERR_OK) {
-            return reset;
-        }
+    enum err reset = set_optimizers(p->planner, OPTIMIZERS_OFF, e);
+    if (reset != ERR_OK) {
+        return reset;
     }
-    if (is_fatal(err)) {
-        return error_set(e, err, "%s", second.code != ERR_OK ? second.message : reason.message);
+    if (planner__is_fatal(err)) {
+        return error_set(e, err, "%s", second.code != ERR_OK ? second.message : reason->message);
     }
     if (err != ERR_OK) {
-        p->plan->unsupported = arena_strdup(p->arena, reason.message);
+        p->plan->unsupported = arena_strdup(p->arena, reason->message);
     }
     return ERR_OK;
+}
+
+/* Describes what is planned, and reads its plan, with estimates. */
+static enum err describe_and_read(struct planning *p, struct error *e)
+{
+    struct estimating estimating;
+    struct error reason = {0};
+    planner__estimate_begin(p, &estimating);
+    enum err err = describe(p, e);
+    enum err read = err == ERR_OK ? read_plan(p, &reason) : ERR_OK;
+    enum err estimated = planner__estimate_end(p, &estimating, err == ERR_OK ? e : NULL);
+    if (err != ERR_OK || estimated != ERR_OK) {
+        return err != ERR_OK ? err : estimated;
+    }
+    if (planner__is_fatal(read)) {
+        return error_set(e, read, "%s", reason.message);
+    }
+    return read == ERR_OK ? ERR_OK : read_plan_again(p, &reason, e);
 }
 
 /* The columns as Arrow has them, which DuckDB only tells of a result; one that needs no rows. */
@@ -512,6 +406,31 @@ static enum err export_schema(struct planning *p, struct error *e)
     return err;
 }
 
+static enum err bind_and_read(struct planning *p, const char *sql, struct error *e)
+{
+    buf_reset(&p->planned);
+    buf_reset(&p->statement);
+    p->plan->n_columns = 0;
+    enum err err = planner__create_views(p, e);
+    if (err == ERR_OK) {
+        err = rewrite(p, sql, e);
+    }
+    return err == ERR_OK ? describe_and_read(p, e) : err;
+}
+
+/* Notes what the plan depends on. */
+static void note_sources(struct planning *p)
+{
+    struct plan *plan = p->plan;
+    plan->is_repeatable = plan_repeat_statement(p->parsed);
+    plan->sources = arena_zalloc(p->arena, (p->n_tables + 1) * sizeof(char *));
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        if (p->is_used[i]) {
+            plan->sources[plan->n_sources++] = arena_strdup(p->arena, p->tables[i].source);
+        }
+    }
+}
+
 static enum err plan_select(struct planning *p, const char *sql, struct error *e)
 {
     enum err err = planner__find_customs(p, e);
@@ -519,25 +438,21 @@ static enum err plan_select(struct planning *p, const char *sql, struct error *e
         err = planner__add_customs(p, e);
     }
     if (err == ERR_OK) {
-        err = create_views(p, e);
-    }
-    if (err == ERR_OK) {
-        err = rewrite(p, sql, e);
-    }
-    if (err == ERR_OK) {
-        err = describe(p, e);
-    }
-    if (err == ERR_OK) {
-        err = read_plan_twice(p, e);
+        err = bind_and_read(p, sql, e);
+        if (err != ERR_OK && !planner__is_fatal(err) && p->has_old_views) {
+            planner__forget_views(p->planner); /* perhaps the files have other columns by now */
+            err = bind_and_read(p, sql, e);
+        }
     }
     if (err == ERR_OK) {
         planner__attach_customs(p);
+        note_sources(p);
         err = write_task_sql(p, p->statement.data, e);
     }
     if (err == ERR_OK && p->out_schema != NULL) {
         err = export_schema(p, e);
     }
-    drop_views(p);
+    planner__drop_views(p->planner);
     duck_forget_sources(p->planner->connection);
     planner__drop_customs(p);
     return err;

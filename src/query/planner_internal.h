@@ -6,6 +6,7 @@
 #ifndef CAPSTAN_QUERY_PLANNER_INTERNAL_H
 #define CAPSTAN_QUERY_PLANNER_INTERNAL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,10 +18,16 @@
 /* What a source is taken to have while nobody has counted. */
 #define STAND_IN_ROWS 100000
 
+struct planner_view;
+
 struct planner {
     struct duck *duck;
     struct duck_connection *connection;
+    struct duck_connection *second; /* for what is asked at the same time */
     struct split_cache *cache;
+    struct planner_view *views; /* of data sets, on the heap */
+    uint32_t n_views;
+    uint32_t cap_views;
 };
 
 /* One statement, or the query inside of a custom(…). */
@@ -41,11 +48,44 @@ struct planning {
     struct ArrowSchema *schemas;    /* by custom(…): the operator's columns; on the heap */
     uint32_t n_schemas;
     uint32_t cap_schemas;
+    bool has_old_views; /* it reads views that were made for an earlier statement */
 };
+
+/* Errors that mean that DuckDB is at fault or gone, rather than that the plan cannot be used. */
+static inline bool planner__is_fatal(enum err err)
+{
+    return err == ERR_CANCELED || err == ERR_EXHAUSTED;
+}
 
 /* The one text that `sql` yields for the argument. */
 MUST_USE enum err planner__ask(struct planner *planner, const char *sql, const char *argument, size_t n,
                                struct buf *out, struct error *e);
+
+/* read_parquet('source') and its like. */
+MUST_USE enum err planner__write_source(struct buf *sql, const struct planner_table *table, bool *out_has_stand_in,
+                                        struct error *e);
+
+/* Makes views of the data sets that the statement reads; those that are there are used again. */
+MUST_USE enum err planner__create_views(struct planning *p, struct error *e);
+
+/* Drops the views that are for one statement only, and all of them. */
+void planner__drop_views(struct planner *planner);
+void planner__forget_views(struct planner *planner);
+
+/* Asking for estimates of what is planned, at the same time as for the plan. It must stay where it is until the end. */
+struct estimating {
+    struct duck_connection *connection;
+    struct buf sql;
+    struct buf text;
+    enum err err;
+    struct error error;
+    bool has_thread;
+    pthread_t thread;
+};
+void planner__estimate_begin(struct planning *p, struct estimating *out);
+
+/* Waits for the answer, and gives the plan, if there is one, its estimates. Fails only if DuckDB is at fault or was interrupted. */
+MUST_USE enum err planner__estimate_end(struct planning *p, struct estimating *estimating, struct error *e);
 
 /* Plans a SELECT that custom(…) reads, and writes its columns as Arrow has them. */
 MUST_USE enum err planner__plan_inside(const struct planning *outer, const char *sql, struct plan **out_plan,

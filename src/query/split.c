@@ -394,13 +394,30 @@ static void chain(struct splitter *s, uint64_t n_tasks)
             s->splits[kept++] = split;
         }
         done += (double)split.bytes;
-        bool is_over = done >= end + share || i + 1 == s->n;
+        /* A share ends where it is nearest to what it should be. */
+        double missing = end + share - done;
+        double next = i + 1 < s->n ? (double)s->splits[i + 1].bytes : 0;
+        bool is_over = missing <= 0 || next - missing > missing || i + 1 == s->n;
         s->splits[kept - 1].is_continued = !is_over;
+        end += is_over ? share : 0;
         while (is_over && share > 0 && end + share <= done) {
             end += share;
         }
     }
     s->n = kept;
+}
+
+/* A part that has come to be all of its file is read as one: nobody need look at the number of a row then. */
+static void make_whole(struct splitter *s, const struct split_catalog *catalog)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct physical_split *split = &s->splits[i];
+        const struct split_file *file = split_find(catalog, split->file);
+        if (split->has_rows && file != NULL && split->first_row == 0 && split->last_row + 1 == file->rows) {
+            split->has_rows = false;
+            split->last_row = 0;
+        }
+    }
 }
 
 void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
@@ -420,6 +437,7 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
     if (sizes->slots > 0) {
         uint64_t bytes = split_total_of(catalog, scan).bytes;
         chain(&s, tasks_for(bytes, sizes));
+        make_whole(&s, catalog);
     }
     if (s.n == 0) { /* all are empty; somebody has to say what the columns are */
         struct split_file first = {.path = scan->files[0]};

@@ -536,20 +536,22 @@ void rpc_call_fail(struct rpc_call *call, const struct error *e, const char *lea
     end(call);
 }
 
-void rpc_call_send(struct rpc_call *call, const void *bytes, size_t n, rpc_sent_fn *sent, void *context)
+/* The message is the call's from now on. */
+static void send_message(struct rpc_call *call, grpc_byte_buffer *message, rpc_sent_fn *sent, void *context)
 {
     grpc_op ops[2];
     size_t n_ops = 0;
     pthread_mutex_lock(&call->lock);
     if (call->ended) { /* another thread is ending the call and waits for the callback that we are in */
         pthread_mutex_unlock(&call->lock);
+        grpc_byte_buffer_destroy(message);
         return;
     }
     ASSERT(!call->sending);
     call->sending = true;
     call->sent = sent;
     call->sent_context = context;
-    call->outgoing = message_of(bytes, n);
+    call->outgoing = message;
     if (!call->headers_sent) {
         ops[n_ops++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
     }
@@ -558,6 +560,23 @@ void rpc_call_send(struct rpc_call *call, const void *bytes, size_t n, rpc_sent_
     call->pending++;
     start_batch(call, ops, n_ops, &call->tag_sent);
     pthread_mutex_unlock(&call->lock);
+}
+
+void rpc_call_send(struct rpc_call *call, const void *bytes, size_t n, rpc_sent_fn *sent, void *context)
+{
+    send_message(call, message_of(bytes, n), sent, context);
+}
+
+void rpc_call_send_lent(struct rpc_call *call, const void *head, size_t n_head, const struct rpc_lent *body,
+                        rpc_sent_fn *sent, void *context)
+{
+    grpc_slice slices[2] = {
+        grpc_slice_from_copied_buffer(head, n_head),
+        grpc_slice_new_with_user_data((void *)(uintptr_t)body->bytes, body->n, body->let_go, body->owner)};
+    grpc_byte_buffer *message = grpc_raw_byte_buffer_create(slices, ARRAY_LEN(slices));
+    grpc_slice_unref(slices[0]);
+    grpc_slice_unref(slices[1]);
+    send_message(call, message, sent, context);
 }
 
 void rpc_call_end(struct rpc_call *call)

@@ -126,6 +126,18 @@ void rpc_call_fail(struct rpc_call *call, const struct error *e, const char *lea
 typedef void rpc_sent_fn(void *context, struct rpc_call *call, bool ok);
 void rpc_call_send(struct rpc_call *call, const void *bytes, size_t n, rpc_sent_fn *sent, void *context);
 
+/* Bytes that stay as they are until `let_go` is called with `owner`: once, by any thread, in any case. */
+struct rpc_lent {
+    const void *bytes;
+    size_t n;
+    void (*let_go)(void *owner);
+    void *owner;
+};
+
+/* The same for a message of two parts, the second of which is not copied. */
+void rpc_call_send_lent(struct rpc_call *call, const void *head, size_t n_head, const struct rpc_lent *body,
+                        rpc_sent_fn *sent, void *context);
+
 /* Ends a stream. Not while a message is being sent. */
 void rpc_call_end(struct rpc_call *call);
 
@@ -185,6 +197,13 @@ MUST_USE enum err rpc_stream_open(struct rpc_channel *channel, const struct rpc_
 /* The next message replaces what is in `out`. `out_end` with ERR_OK: the server has ended it well. */
 MUST_USE enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_end,
                                   struct rpc_trailer *trailer, struct error *e);
+/*
+ * The same without putting the message together: `piece` gets its parts one by one, and how many bytes follow after each.
+ * It is called only if there is a message.
+ */
+typedef void rpc_piece_fn(void *context, const uint8_t *bytes, size_t n, size_t n_left);
+MUST_USE enum err rpc_stream_next_pieces(struct rpc_stream *stream, rpc_piece_fn *piece, void *context, bool *out_end,
+                                         struct rpc_trailer *trailer, struct error *e);
 void rpc_stream_close(struct rpc_stream *stream); /* NULL ok */
 
 #endif

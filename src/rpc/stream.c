@@ -6,6 +6,7 @@
  * before that waits in the connection's window, and when that is full, at the server.
  */
 #include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
 
 #include "base/mem.h"
 #include "rpc/rpc_internal.h"
@@ -36,8 +37,36 @@ enum err rpc_stream_open(struct rpc_channel *channel, const struct rpc_request *
     return ERR_OK;
 }
 
+static void append_piece(void *context, const uint8_t *bytes, size_t n, size_t n_left)
+{
+    UNUSED(n_left);
+    buf_append(context, bytes, n);
+}
+
 enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_end, struct rpc_trailer *trailer,
                          struct error *e)
+{
+    buf_reset(out);
+    buf_append(out, NULL, 0);
+    return rpc_stream_next_pieces(stream, append_piece, out, out_end, trailer, e);
+}
+
+static void hand_out(grpc_byte_buffer *message, rpc_piece_fn *piece, void *context)
+{
+    grpc_byte_buffer_reader reader;
+    grpc_slice *slice = NULL;
+    size_t n_left = grpc_byte_buffer_length(message);
+    int opened = grpc_byte_buffer_reader_init(&reader, message);
+    ASSERT(opened != 0);
+    while (grpc_byte_buffer_reader_peek(&reader, &slice)) {
+        n_left -= GRPC_SLICE_LENGTH(*slice);
+        piece(context, GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice), n_left);
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+}
+
+enum err rpc_stream_next_pieces(struct rpc_stream *stream, rpc_piece_fn *piece, void *context, bool *out_end,
+                                struct rpc_trailer *trailer, struct error *e)
 {
     rpc__trailer_read(NULL, trailer);
     if (!stream->has_ended) {
@@ -46,8 +75,7 @@ enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_e
         rpc__outgoing_start(&stream->o, &next, 1, &stream->message_tag);
         rpc__outgoing_wait(&stream->o, &stream->message_tag);
         if (message != NULL) {
-            buf_reset(out);
-            rpc__message_append(message, out);
+            hand_out(message, piece, context);
             grpc_byte_buffer_destroy(message);
             *out_end = false;
             return ERR_OK;
@@ -57,7 +85,6 @@ enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_e
     }
     enum err err = rpc__outgoing_read(&stream->o, trailer, e);
     if (err == ERR_OK) {
-        buf_reset(out);
         *out_end = true;
     }
     return err;

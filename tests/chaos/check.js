@@ -8,7 +8,7 @@
 const JOB_ENDS = { 2: 'succeeded', 3: 'failed', 4: 'canceled' };
 const JOB_TREE = 1;
 const TASK = { queued: 0, running: 1, succeeded: 2, failed: 3, canceled: 4, skipped: 5 };
-const OUTCOME = { completed: 2, failed: 3, lost: 4 };
+const OUTCOME = { pending: 1, completed: 2, failed: 3, lost: 4 };
 const taskState = (number) => Object.keys(TASK)[number];
 
 const keyOf = ({ job_id, stage, task }) => `${job_id}/${stage}/${task}`;
@@ -198,6 +198,9 @@ function ends(index, violate) {
     if (row.state === TASK.queued || row.state === TASK.running)
       violate(`${keyOf(row)} is ${taskState(row.state)} at the end`);
   }
+  for (const row of index.attemptOf.values()) {
+    if (row.status === OUTCOME.pending) violate(`attempt ${row.attempt_id} of ${keyOf(row)} has no outcome`);
+  }
   for (const row of index.leases) violate(`the lease of ${keyOf(row)} on ${row.node_id} is left`);
 }
 
@@ -376,10 +379,12 @@ function executedAgain(index, violate) {
     const starts = runs.filter(({ what }) => what === 'start');
     for (const { key, attempt, at } of starts) {
       const row = index.attemptOf.get(key);
-      if (row?.status !== OUTCOME.lost || !starts.some((other) => other.attempt > attempt)) continue;
+      const again = Math.min(...starts.filter((other) => other.attempt > attempt).map((other) => other.at));
+      const hasVerdict = row?.status === OUTCOME.completed || row?.status === OUTCOME.failed;
+      if (!row || hasVerdict || !Number.isFinite(again)) continue;
+      const given = row.status === OUTCOME.lost ? row.changed_at_ms : again;
       const isExcused = list.some(
-        ({ worker, from, to }) =>
-          (worker === undefined || worker === row.node_id) && from <= row.changed_at_ms && to >= at,
+        ({ worker, from, to }) => (worker === undefined || worker === row.node_id) && from <= given && to >= at,
       );
       if (isExcused) continue;
       count++;

@@ -221,6 +221,7 @@ const cases = [
         row: { job_id: 'tree-1', stage: 0, task: 0, attempt_id: 1, node_id: 'w1' },
       }),
   ],
+  ['ends', 'an attempt has no outcome', (h) => (rowOf(h, 'execution_idempotency', { stage: 0 }).status = 1)],
   ['ends', 'a client still waits', (h, find) => (find('finished', {}).isDone = false)],
   ['ends', 'nothing was healed', (h) => drop(h, ({ e }) => e === 'healed')],
   ['processes', 'a process ended by itself', (h) => h.push({ t: 1, e: 'unexpected', what: 'c1-1 ended by itself' })],
@@ -270,6 +271,14 @@ const cases = [
     'an execution is lost on a worker that was well',
     (h, find) => {
       Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
+      h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
+    },
+  ],
+  [
+    'executed_again',
+    'an execution is forgotten and done again',
+    (h, find) => {
+      Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 1 });
       h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
     },
   ],

@@ -157,6 +157,7 @@ export class Cluster {
 
   #environment(name) {
     const env = this.bug ? { CAPSTAN_PLANTED_BUG: this.bug } : {};
+    if (process.env.CAPSTAN_DUCKDB) env.CAPSTAN_DUCKDB = process.env.CAPSTAN_DUCKDB;
     if (!this.clocks) return env;
     if (!fs.existsSync(this.clockFile(name))) fs.writeFileSync(this.clockFile(name), '+0\n');
     return {

@@ -118,6 +118,11 @@ const queries = [
     `SELECT a.k % 11 AS g, count(*) AS c, sum(a.v + b.v) AS sv, max(a.s || b.s) AS hi FROM ${t.facts} a JOIN ${t.facts} b ON a.id = b.id + ${r.int(0, 999)} GROUP BY 1`,
   (r, t) =>
     `SELECT count(*) AS c, sum(v) AS sv FROM ${t.facts} WHERE k NOT IN (SELECT k FROM ${t.dims} WHERE g = ${r.int(0, 12)})`,
+  // Few rows come out of these, but many go between workers.
+  (r, t) =>
+    `SELECT count(*) AS c, sum(n * n) AS sn, max(hi) AS hi FROM (SELECT s, k % ${r.int(2, 900)} AS g, count(*) AS n, max(v) AS hi FROM ${t.facts} GROUP BY ALL)`,
+  (r, t) =>
+    `SELECT a.g, count(*) AS c, min(a.s) AS lo FROM (SELECT s, id, k % ${r.int(2, 30)} AS g FROM ${t.facts}) a JOIN ${t.facts} b ON a.s = b.s AND a.id < b.id GROUP BY 1`,
 ];
 
 const digestOf = (rows, isOrdered) => {

@@ -13,7 +13,8 @@ import { parse } from './markdown.js';
 import { claimNetwork } from './network.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url)).replace(/\/$/, '');
-const RUN_MS_MAX = 180000; // ./dev run: three minutes on two cores
+const RUN_S_MAX = 180; // ./dev run: three minutes on two cores
+const CORES = 2;
 
 const start = Date.now();
 const seconds = () => ((Date.now() - start) / 1000).toFixed(1).padStart(6);
@@ -50,15 +51,23 @@ async function main() {
 
   const command = firstCommand(fs.readFileSync(path.join(clone, 'README.md'), 'utf8'));
   const began = Date.now();
-  const printed = execFileSync('sh', ['-c', command], {
+  const cpuFile = path.join(folder, 'cpu');
+  const script = `TIMEFORMAT='%U %S'; { time { ${command}; } 2>&4; } 4>&2 2>'${cpuFile}'`;
+  const printed = execFileSync('bash', ['-c', script], {
     cwd: clone,
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const took = Date.now() - began;
+  const took = (Date.now() - began) / 1000;
+  const [user, system] = fs.readFileSync(cpuFile, 'utf8').trim().split(' ').map(Number);
   console.log(printed.replace(/^/gm, '            | '));
-  say(`${command}: a result in the terminal, after ${(took / 1000).toFixed(1)} s of it`);
-  if (took > RUN_MS_MAX) throw new Error(`${command} took longer than ${RUN_MS_MAX / 1000} s`);
+  say(
+    `${command}: a result in the terminal; took ${took.toFixed(1)} s, ${(user + system).toFixed(1)} s of processor time`,
+  );
+  if (took > RUN_S_MAX)
+    console.log(`that is more than ${RUN_S_MAX} s; the machine's load is ${os.loadavg()[0].toFixed(1)}`);
+  // Other load stretches the time, not the work.
+  if (user + system > RUN_S_MAX * CORES) throw new Error(`it cannot take less than ${RUN_S_MAX} s on ${CORES} cores`);
 
   const part = await claimNetwork();
   await follow(clone, 'README.md', part, [

@@ -493,6 +493,43 @@ scenario('an exclusive command of a worker that is frozen is gone before another
   assert.deepEqual((await cluster.tasks(id)).alone, alone, 'and what it has to say changes nothing');
 });
 
+scenario('an assignment that takes long to put together is not taken for lost', async (world) => {
+  const cluster = await world.cluster({ store: 'postgres', settings: patient });
+  const id = await cluster.submit([sleep('t', 1)]);
+  // The next one has nothing in its cache: what the task gets has to come from the database, which takes its time.
+  await cluster.coordinator.kill();
+  await cluster.startCoordinator();
+  const me = { worker_id: 'raw', incarnation: 'i1' };
+  const call = (method, request) => cluster.client.call(method, { ...me, ...request });
+  await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
+  const table = "relation = 'capstan.payloads'::regclass";
+  world.start('psql', 'psql', [
+    cluster.store,
+    '-c',
+    'begin; lock table capstan.payloads in access exclusive mode; select pg_sleep(2); commit',
+  ]);
+  await until('the table is locked', () =>
+    /1/.test(cluster.sql(`select count(*) from pg_locks where ${table} and granted and mode = 'AccessExclusiveLock'`)),
+  );
+  let isBack = false;
+  const answer = call('GetTask', { capacity: 1, wait_ms: 100 }).finally(() => (isBack = true));
+  // All this time, for longer than a lease, its heartbeats cannot name what it has not got.
+  while (!isBack) {
+    await call('Heartbeat');
+    await pause(50);
+  }
+  const {
+    tasks: [{ query_id, stage_id, task_id, attempt, lease_token }],
+  } = await answer;
+  assert.equal(attempt, 1);
+  const ref = { query_id, stage_id, task_id, attempt, lease_token };
+  assert.deepEqual((await call('Heartbeat', { running: [ref] })).stop, []);
+  const reports = [{ ref, state: 'TASK_STATE_SUCCEEDED', result_json: Buffer.from('1') }];
+  const { outcomes } = await call('ReportTaskStatus', { reports });
+  assert.equal(outcomes[0].accepted, true, outcomes[0].reason);
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+});
+
 scenario('without any coordinator a worker gives up after orphan_ms, and not before', async (world) => {
   const cluster = await world.cluster({ settings: { ...patient, orphan_ms: 2500 } });
   await cluster.startWorker({ id: 'w', slots: 1 });

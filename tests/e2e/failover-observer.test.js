@@ -106,13 +106,13 @@ scenario('an observer tells people and programs the same as the leader, also whe
   const told = JSON.parse((await world.cli(['leader', '--json', '--server', observer.address])).stdout);
   assert.equal(told.role, 'observer');
   assert.ok(told.staleness_ms > 2000);
-  for (const [route, status] of [
-    ['healthz', 200],
-    ['readyz', 200],
-    ['leaderz', 503],
-  ]) {
+  const statuses = { healthz: 200, readyz: 200, leaderz: 503, metrics: 200, 'v1/overview': 200, 'v1/nodes': 200 };
+  for (const [route, status] of Object.entries(statuses)) {
     assert.equal((await fetch(`${observer.http}/${route}`)).status, status, route);
   }
+  const stream = await fetch(`${observer.http}/v1/events?job=done`);
+  const { value } = await stream.body.getReader().read();
+  assert.match(Buffer.from(value).toString(), /^id: \d+\n/m);
 });
 
 // Questions. Everything else changes something, or is only for those who take part.

@@ -213,20 +213,25 @@ scenario('a role that must lead says so and ends, at its start and when it has l
 scenario('three `up` on one database are a cluster, which loses a whole node and goes on', async (world) => {
   const store = freshDatabase();
   const settings = Object.entries({ ...quick, leader_ttl_ms: 1000 }).flatMap((pair) => ['--set', pair.join('=')]);
+  const token = 'one-token-for-all-nodes';
+  const start = (title, env) => {
+    const args = ['up', '--data', `${world.folder()}/data`, '--store', store, '--listen', '127.0.0.1:0'];
+    return world.capstan(title, [...args, '--workers', '1', '--slots', '2', ...settings], { env });
+  };
   const nodes = [];
   for (let i = 0; i < 3; i++) {
-    const args = ['up', '--data', `${world.folder()}/data`, '--store', store, '--listen', '127.0.0.1:0', '--no-auth'];
-    const up = world.capstan(`up ${i}`, [...args, '--workers', '1', '--slots', '2', ...settings]);
-    nodes.push({ up });
+    nodes.push({ up: start(`up ${i}`, { CAPSTAN_TOKEN: token }) });
   }
   for (const node of nodes) {
     node.address = (await node.up.line(/^ready: coordinator at (\S+),/m))[1];
-    node.client = world.client(node.address);
   }
   const servers = nodes.map(({ address }) => address);
-  const client = new Client(servers);
+  const client = new Client(servers, { token });
   world.atEnd(() => client.close());
   assert.equal((await client.call('ListNodes')).nodes.length, 3);
+  const stranger = start('up with a token of its own', {});
+  assert.deepEqual(await stranger.ended, { code: 4, signal: null });
+  assert.match(stranger.stderr, /nodes of one cluster share a token: set CAPSTAN_TOKEN on all/);
   const lead = await client.call('GetLeader');
   const leader = nodes.find(({ address }) => address === lead.address);
 

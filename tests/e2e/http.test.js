@@ -153,8 +153,8 @@ scenario('http: the rows of a query come in every format, and the same as on the
 // One column of each type that becomes one of Parquet's own, then some that become texts; every fifth row is NULL.
 const TYPED = `select if(i % 5 = 0, null, columns(*)) from (select i, i % 2 = 0 as b, (i % 200 - 100)::tinyint as t,
   (i % 200)::utinyint as ut, (i % 60000 - 30000)::smallint as s, (i % 60000)::usmallint as us, i::integer as n,
-  i::uinteger as un, (i * 10000000000 - 5)::bigint as l, 18446744073709551615::ubigint - i as ul, (i / 7)::float as f,
-  i / 7 as g, i::decimal(9, 2) / 4 as d, -i::decimal(38, 3) as dd, 'text ä ' || i as u, ('\\x00\\xff' || i)::blob as z,
+  i::uinteger as un, (i * 10000000000 - 5)::bigint as l, 18446744073709551615::ubigint - i::ubigint as ul, (i / 7)::float as f,
+  i / 7 as g, (i / 4)::decimal(9, 2) as d, -i::decimal(38, 3) as dd, 'text ä ' || i as u, ('\\x00\\xff' || i)::blob as z,
   date '1969-01-01' + i::integer as day, time '01:02:03.000004' as at, timestamp '1969-12-31 23:59:59.999999' + to_seconds(i) as ts,
   (timestamp '2026-01-02 03:04:05')::timestamptz as tz, (timestamp '2026-01-02 03:04:05.000000006')::timestamp_ns as ns,
   (timestamp '2026-01-02 03:04:05')::timestamp_ms as ms, i::hugeint * 100000000000000000000 as h,

@@ -44,7 +44,7 @@ export function useResource<T>(
         const value = await latest.current(stop.signal);
         if (!stop.signal.aborted) setState({ key, value });
       } catch (error) {
-        if (!stop.signal.aborted && error instanceof ApiError) setState((old) => ({ ...old, key, error }));
+        if (!stop.signal.aborted && error instanceof ApiError) setState((old) => (old.key === key ? { ...old, error } : { key, error }));
         else if (!stop.signal.aborted && !(error instanceof ApiError)) throw error;
       } finally {
         isBusy = false;

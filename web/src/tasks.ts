@@ -216,10 +216,11 @@ export function useAttempts(tasks: Tasks, version: string): Attempt[] {
         name: task.name,
       });
     }
-    const last = new Set(attempts.map((one) => `${one.stage}.${one.task}.${one.attempt}`));
-    const names = new Map(tasks.list.map((task) => [task.stage, task.name] as const));
-    for (const [key, attempt] of tasks.earlier) {
-      if (!last.has(key) && attempt.to !== null) attempts.push({ ...attempt, name: names.get(attempt.stage) ?? null });
+    const last = new Map<number, Task>();
+    if (tasks.earlier.size > 0) for (const task of tasks.list) last.set(keyOf(task.stage, task.task), task);
+    for (const attempt of tasks.earlier.values()) {
+      const task = last.get(keyOf(attempt.stage, attempt.task));
+      if (task?.attempt !== attempt.attempt && attempt.to !== null) attempts.push({ ...attempt, name: task?.name ?? null });
     }
     return attempts;
   }, [tasks.list, version]);

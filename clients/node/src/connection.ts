@@ -319,7 +319,7 @@ export class Connection {
       } catch (error) {
         if (Date.now() >= end) throw new DeadlineError(`${name} took longer than ${timeoutMs} ms`, { cause: error });
         if (!(error instanceof Error && 'metadata' in error)) throw error;
-        search.restarts = 0; // a stream may be silent for hours
+        if (trailerOf(error as ServiceError, 'capstan-code') === undefined) search.restarts = 0; // it may be silent for hours
         this.#restart(search, began, request);
         await this.#next(search, error as ServiceError, asked, request);
       } finally {

@@ -121,6 +121,7 @@ export class Worker {
   #promised = 0; // capacity of the polls that are open
   #openPolls = 0;
   #capacityMax = Infinity;
+  #hasStarted = false;
   #isLeaving = false;
   #silentSince: number | undefined; // the first heartbeat that failed
   #failure: Error | undefined; // why it ended, if it was not asked to
@@ -140,8 +141,14 @@ export class Worker {
 
   /** Registers, waiting for a coordinator as long as it takes, and works from then on. */
   async start({ signal }: { signal?: AbortSignal } = {}): Promise<this> {
-    await this.#register(signal);
-    Promise.all([this.#heartbeats(), this.#polls(), this.#reporter()])
+    try {
+      await this.#register(signal);
+    } catch (error) {
+      this.#connection.close();
+      throw error;
+    }
+    this.#hasStarted = true;
+    void Promise.all([this.#heartbeats(), this.#polls(), this.#reporter()])
       .finally(() => this.#connection.close())
       .then(
         () => (this.#failure ? this.#settle.reject(this.#failure) : this.#settle.resolve()),
@@ -463,6 +470,10 @@ export class Worker {
    * at once), sees that every report is answered, and leaves.
    */
   async close({ now = false }: { now?: boolean } = {}): Promise<void> {
+    if (!this.#hasStarted) {
+      this.#connection.close();
+      return;
+    }
     if (!this.#isLeaving) {
       this.#isLeaving = true;
       this.#options.log('leaving');

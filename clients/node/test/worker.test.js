@@ -82,7 +82,8 @@ scenario('executors: results, failures, retries, timeouts, progress, what a task
   });
   assert.deepEqual([stage.fraction, stage.rows, stage.bytes], [0.5, 10, 2048]);
   passed = true;
-  await job.wait();
+  const { stages } = await job.wait();
+  assert.deepEqual([stages[0].fraction, stages[0].rows], [1, 0], 'what was told is not what was done');
 });
 
 scenario('a cancel fires the signal of its task, and frees the slot', async (world) => {
@@ -164,6 +165,17 @@ scenario('a worker that is killed: its task runs elsewhere, and its restart unde
   await third.wait();
   assert.deepEqual(await third.results(), { t: again.pid });
   assert.deepEqual(await again.stop(), { code: 0, signal: null }, 'SIGTERM drains it');
+});
+
+scenario('a worker that may not join says so, and one that never started can be closed', async (world) => {
+  const args = ['up', '--data', world.folder('data'), '--workers', '1', '--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
+  const up = world.capstan('up', args, { env: { XDG_CONFIG_HOME: world.folder('home') } });
+  const [, address] = await up.line(/ready: coordinator at (\S+),/);
+  const worker = new Worker({ servers: address, token: 'wrong', executors: {} });
+  await assert.rejects(worker.start(), { code: 'unauthenticated' });
+  await new Worker({ servers: address, executors: {} }).close();
+  const signal = AbortSignal.timeout(100);
+  await assert.rejects(new Worker({ servers: '127.0.0.1:1', executors: {} }).start({ signal }), { name: 'TimeoutError' });
 });
 
 scenario('of two live workers of one name the older ends and says why', async (world) => {

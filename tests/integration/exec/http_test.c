@@ -521,6 +521,24 @@ TEST(of_an_answer_without_an_end_only_as_much_is_fetched_as_fits)
     fixture_close(&f);
 }
 
+TEST(an_answer_that_is_compressed_is_not_unpacked)
+{
+    struct fixture f = fixture_open(NULL);
+    struct json *root = NULL;
+    server = server_open();
+    struct exec_outcome out =
+        fetch(&f, "{\"url\":\"http://127.0.0.1:@/packed\",\"headers\":{\"Accept-Encoding\":\"gzip\"}}");
+    CHECK(out.is_success);
+    CHECK_ERR(json_parse(out.result.data, out.result.n, &root, NULL), ERR_OK);
+    CHECK(json_get(root, "json") == NULL); /* a few bytes could become any number of them */
+    CHECK(json_text(json_get(root, "body"), NULL) != NULL);
+    CHECK_STR(json_text(json_get(json_get(root, "headers"), "content-encoding"), NULL), "gzip");
+    json_free(root);
+    exec_outcome_deinit(&out);
+    server_close(server);
+    fixture_close(&f);
+}
+
 TEST(an_answer_that_grows_as_json_is_cut_to_fit)
 {
     struct fixture f = fixture_open(NULL);

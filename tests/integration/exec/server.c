@@ -100,6 +100,10 @@ static void send_quotes(int fd)
     mem_free(quotes);
 }
 
+/* [1,2], by gzip. */
+static const char packed[] =
+    "\037\213\010\000\000\000\000\000\002\003\213\066\324\061\212\005\000\277\120\213\010\005\000\000\000";
+
 static void send_elsewhere(int fd, const char *path)
 {
     struct buf header = {0};
@@ -124,6 +128,8 @@ static bool respond(const struct connection *c, const char *path, const struct b
         answer(c->fd, (int)strtol(path + 8, NULL, 10), "", "told", 4);
     } else if (strncmp(path, "/to/", 4) == 0) {
         send_elsewhere(c->fd, path);
+    } else if (strcmp(path, "/packed") == 0) {
+        answer(c->fd, 200, "Content-Encoding: gzip\r\n", packed, sizeof(packed) - 1);
     } else if (strcmp(path, "/binary") == 0) {
         answer(c->fd, 200, "", "a\xff\0b", 4);
     } else if (strcmp(path, "/headers") == 0) {

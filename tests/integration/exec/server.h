@@ -8,6 +8,7 @@
  *     /binary               200, bytes that are no UTF-8
  *     /headers              200, with headers in mixed case, twice, and empty
  *     /endless              200, a body without an end
+ *     /packed               200, [1,2] compressed by gzip, and a header that says so
  *     /quotes               200, a megabyte of quotes, which take two megabytes as JSON
  *     /silence              no answer until the client goes away
  *     /half                 200, half of the body that was announced

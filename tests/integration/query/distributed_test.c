@@ -164,6 +164,8 @@ TEST(all_queries_of_tpch_are_distributed_and_right)
         CHECK_UINT(totals.n, 22);
         CHECK_UINT(totals.n_distributed, 22);
         CHECK(totals.n_choices > 0);
+        CHECK(totals.n_empty > 0);
+        CHECK(totals.n_grouped > 0);
     }
     buf_deinit(&totals.singles);
     runner_close(&runner);
@@ -176,6 +178,7 @@ TEST(queries_over_the_whole_dialect_are_right_and_few_of_them_are_one_task)
     if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
         check_golden("tests/data/sql/single.txt", totals.singles.n > 0 ? totals.singles.data : "");
         CHECK(totals.n_single * 100 <= totals.n * SINGLE_PERCENT_MAX);
+        CHECK(totals.n_grouped > 0);
     }
     CHECK_UINT(totals.n_failed, 0);
     buf_deinit(&totals.singles);

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "query/data.h"
+#include "query/plan_repeat.h"
 #include "query/planner.h"
 #include "query/unparse.h"
 #include "test.h"
@@ -290,5 +291,54 @@ TEST(planning_can_be_interrupted)
     CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_ERR(running.err, ERR_CANCELED);
     CHECK_STR(rows_of_plan(&f, "SELECT 1", NULL), "1");
+    fixture_close(&f);
+}
+
+/* Plans that may be kept: those that depend on files of data sets alone. */
+TEST(a_plan_is_repeatable_only_if_its_statement_means_the_same_each_time)
+{
+    static const struct {
+        const char *sql;
+        bool is_repeatable;
+    } cases[] = {
+        {"SELECT n_name, count(*) FROM nation WHERE n_name LIKE 'A%' GROUP BY 1 ORDER BY 2 DESC, upper(n_name)", true},
+        {"SELECT max(l_shipdate) FROM lineitem WHERE extract(year FROM l_shipdate) = 1995", true},
+        {"SELECT count(*) FROM orders WHERE o_orderdate < current_date", false},
+        {"SELECT count(*) FROM orders WHERE o_orderdate < CURRENT_TIMESTAMP", false},
+        {"SELECT count(*) FROM orders WHERE o_orderdate < now()", false},
+        {"SELECT count(*) FROM orders WHERE o_orderdate < localtimestamp", false},
+        {"SELECT count(*) FROM orders WHERE age(o_orderdate) > INTERVAL 3 years", false},
+        {"SELECT n_name FROM nation WHERE random() < 0.5", false},
+        {"SELECT n_name FROM nation USING SAMPLE 3 ROWS", false},
+        {"SELECT n_name, (SELECT today()) AS t FROM nation", false},
+        {"SELECT i FROM range(3) r(i)", false},
+    };
+    struct fixture f = fixture_open();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct plan *made = plan(&f, cases[i].sql, NULL);
+        if (made->is_repeatable != cases[i].is_repeatable) {
+            print_error("%s\n", cases[i].sql);
+        }
+        CHECK_INT(made->is_repeatable, cases[i].is_repeatable);
+    }
+    fixture_close(&f);
+}
+
+TEST(a_repeatable_plan_names_all_files_that_it_depends_on)
+{
+    const char **paths = NULL;
+    uint32_t n = 0;
+    struct fixture f = fixture_open();
+    struct plan *made = plan(&f, "SELECT count(*) FROM lineitem WHERE l_orderkey < 0", NULL); /* needs no file */
+    CHECK(plan_repeat_files(made, &f.arena, &paths, &n));
+    CHECK_UINT(n, 4); /* three files and their folder */
+    made = plan(&f, "SELECT count(*) FROM lineitem JOIN nation ON l_suppkey = n_nationkey", NULL);
+    CHECK(plan_repeat_files(made, &f.arena, &paths, &n));
+    CHECK_UINT(n, 5);
+    buf_reset(&f.text);
+    buf_format(&f.text, "SELECT count(*) FROM nation JOIN '%s/region.parquet' ON n_regionkey = r_regionkey",
+               test_data()->tpch);
+    made = plan(&f, f.text.data, NULL);
+    CHECK(!plan_repeat_files(made, &f.arena, &paths, &n));
     fixture_close(&f);
 }

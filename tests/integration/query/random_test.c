@@ -19,6 +19,7 @@
 #define QUERIES_DEFAULT 500
 #define SHRINK_CALLS_MAX 300
 #define FAILURES_MAX 5
+#define MISTAKE_QUERIES_MAX 100
 
 struct campaign {
     struct runner runner;
@@ -141,6 +142,16 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return value == NULL ? otherwise : strtoull(value, NULL, 10);
 }
 
+static void print_failure(const struct run_options *options, uint64_t seed, const char *sql, const char *difference)
+{
+    fprintf(stderr,
+            "seed %" PRIu64 " (%u partitions, %u slots, broadcast %" PRIu64 ", tail %" PRIu64 ", %s, %" PRIu64
+            " bytes a task): %s\n  %s\n",
+            seed, (unsigned)options->cut.partitions, (unsigned)options->cut.slots, options->cut.broadcast_bytes,
+            options->cut.tail_bytes, options->is_refined ? "refined" : "not refined", options->refine_bytes, sql,
+            difference);
+}
+
 TEST(random_queries_give_the_same_in_stages_and_in_one_piece)
 {
     struct campaign c = campaign_open();
@@ -160,9 +171,7 @@ TEST(random_queries_give_the_same_in_stages_and_in_one_piece)
             buf_reset(&difference);
             generate_from(&c.schema, &decisions, &sql);
             (void)shows_difference(&c, sql.data, &difference);
-            fprintf(stderr, "seed %" PRIu64 " (%u partitions, %u slots, broadcast %" PRIu64 ", %s): %s\n  %s\n", seed,
-                    (unsigned)c.options.cut.partitions, (unsigned)c.options.cut.slots, c.options.cut.broadcast_bytes,
-                    c.options.is_refined ? "refined" : "not refined", sql.data, difference.data);
+            print_failure(&c.options, seed, sql.data, difference.data);
         }
         buf_deinit(&sql);
         buf_deinit(&difference);
@@ -172,6 +181,33 @@ TEST(random_queries_give_the_same_in_stages_and_in_one_piece)
            " as one task\n",
            n, c.n_rows, c.n_refused, c.n_single);
     CHECK_UINT(n_failed, 0);
+    /* The queries must be worth running: few refused, most with rows, most in stages. */
     CHECK(c.n_refused * 10 <= n + 10);
+    CHECK(c.n_rows * 2 + 10 >= n);
+    CHECK(c.n_single * 4 <= n + 10);
+    campaign_close(&c);
+}
+
+/* The test of the test: each mistake shows itself within so many queries. */
+TEST(random_queries_show_mistakes_that_are_made_on_purpose)
+{
+    static const enum run_mistake mistakes[] = {MISTAKE_SPLIT, MISTAKE_SCATTER, MISTAKE_AGGREGATE, MISTAKE_SHARE};
+    struct campaign c = campaign_open();
+    for (size_t i = 0; i < ARRAY_LEN(mistakes); i++) {
+        bool is_shown = false;
+        uint64_t seed = 0;
+        while (!is_shown && seed < MISTAKE_QUERIES_MAX) {
+            struct decisions decisions = {0};
+            struct buf sql = {0};
+            choose_options(&c, ++seed);
+            c.options.mistake = mistakes[i];
+            generate_query(&c.schema, seed, &decisions, &sql);
+            is_shown = still_differs(&c, sql.data);
+            buf_deinit(&sql);
+            decisions_deinit(&decisions);
+        }
+        printf("mistake %zu: shown by query %" PRIu64 "\n", i + 1, seed);
+        CHECK(is_shown);
+    }
     campaign_close(&c);
 }

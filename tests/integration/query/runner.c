@@ -88,6 +88,9 @@ static enum err make_input(struct run *run, uint32_t stage, uint32_t task, const
     struct physical_group group = physical_task_group(run->plan, stage, task);
     bool has_column = exchange_is_partitioned(from->output.exchange);
     struct buf sql = {0};
+    if (run->options->mistake == MISTAKE_SHARE) {
+        given = group = (struct physical_group){.first = 0, .last = UINT32_MAX};
+    }
     buf_format(&sql, "CREATE OR REPLACE TEMP VIEW \"%s\" AS ", input->name);
     for (uint32_t i = 0; i < run->n_tasks[from->id]; i++) {
         buf_format(&sql, "%sSELECT *%s FROM s%" PRIu32 "_t%" PRIu32, i == 0 ? "" : " UNION ALL ",
@@ -188,10 +191,24 @@ static enum err keep_rows(struct run *run, const struct physical_stage *s, uint3
         return table_append(run->out, run->runner->connection, query, run->e);
     }
     struct buf sql = {0};
-    buf_format(&sql, "CREATE OR REPLACE TEMP TABLE s%" PRIu32 "_t%" PRIu32 " AS %s", s->id, task, query);
+    buf_format(&sql, "CREATE OR REPLACE TEMP TABLE s%" PRIu32 "_t%" PRIu32 " AS ", s->id, task);
+    if (run->options->mistake == MISTAKE_SCATTER && exchange_is_partitioned(s->output.exchange)) {
+        buf_format(&sql, "SELECT * REPLACE (row_number() OVER () %% %" PRIu32 " AS %s) FROM (%s)", s->output.partitions,
+                   PHYSICAL_PARTITION_COLUMN, query);
+    } else {
+        buf_text(&sql, query);
+    }
     enum err err = duck_run(run->runner->connection, sql.data, run->e);
     buf_deinit(&sql);
     return err;
+}
+
+/* Takes the largest part where parts are to be summed up. */
+static void forget_sums(struct buf *sql)
+{
+    for (char *at = strstr(sql->data, "sum("); at != NULL; at = strstr(at, "sum(")) {
+        memcpy(at, "max(", 4);
+    }
 }
 
 static enum err run_task(struct run *run, uint32_t stage, uint32_t task)
@@ -204,6 +221,9 @@ static enum err run_task(struct run *run, uint32_t stage, uint32_t task)
     }
     if (err == ERR_OK) {
         err = physical_task_sql(&sql, run->plan, stage, task, run->e);
+    }
+    if (err == ERR_OK && s->n_inputs > 0 && run->options->mistake == MISTAKE_AGGREGATE) {
+        forget_sums(&sql);
     }
     if (err == ERR_OK) {
         err = run_before(run, &sql);
@@ -316,6 +336,9 @@ static enum err run_stage(struct run *run, uint32_t stage)
     const struct physical_stage *s = &run->plan->stages[stage];
     uint32_t n = physical_tasks(run->plan, stage);
     enum err err = ERR_OK;
+    if (run->options->mistake == MISTAKE_SPLIT && s->n_splits > 1) {
+        n--;
+    }
     for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
         err = run_task(run, stage, i);
     }

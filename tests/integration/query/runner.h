@@ -29,10 +29,20 @@ struct runner {
     const char *params_json; /* of the queries; NULL: none */
 };
 
+/* Mistakes that a cutter or a scheduler could make, made on purpose: comparisons must show them. */
+enum run_mistake {
+    MISTAKE_NONE,
+    MISTAKE_SPLIT,     /* a task of a scan is forgotten */
+    MISTAKE_SCATTER,   /* rows go to partitions by their number, not by their keys */
+    MISTAKE_AGGREGATE, /* what was summed up in parts is not summed up in the end */
+    MISTAKE_SHARE,     /* each task reads all partitions, not its share */
+};
+
 struct run_options {
     struct cut_options cut; /* without the catalog */
     bool is_refined;        /* the plan is refined whenever a stage has ended */
     uint64_t refine_bytes;  /* of partitions that one task should read then; 0: leave it */
+    enum run_mistake mistake;
 };
 
 /* What was run. */

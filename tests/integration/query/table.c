@@ -99,6 +99,12 @@ static bool is_close(double a, double b)
     return a == b || (isfinite(larger) && (fabs(a - b) <= TOLERANCE * larger || fabs(a - b) < 1e-12));
 }
 
+/* A sum over a NaN may be a NaN of either sign: it depends on the order of the additions. */
+static bool is_nan(const char *text)
+{
+    return strcmp(text, "nan") == 0 || strcmp(text, "-nan") == 0;
+}
+
 /* Texts that are the same but for the last digits of fractions in them. */
 static bool is_same_text(const char *a, const char *b)
 {
@@ -106,6 +112,9 @@ static bool is_same_text(const char *a, const char *b)
     const char *q = b;
     if (a == NULL || b == NULL) {
         return a == b;
+    }
+    if (is_nan(a) && is_nan(b)) {
+        return true;
     }
     while (*p != '\0' && *q != '\0') {
         if (is_number_start(a, p) && is_number_start(b, q)) {

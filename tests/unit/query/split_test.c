@@ -111,7 +111,7 @@ TEST(splits_are_chained_so_that_all_slots_have_the_same_to_do)
     CHECK_UINT(f.n, 3); /* row groups of a file that one task reads are one split */
     CHECK_STR(f.splits[0].file, "a");
     CHECK(f.splits[0].is_continued);
-    CHECK_UINT(f.splits[0].last_row, 349);
+    CHECK(!f.splits[0].has_rows); /* all of the file, so nobody looks at the numbers of its rows */
     CHECK_STR(f.splits[1].file, "b");
     CHECK(!f.splits[1].is_continued);
     sizes.task_bytes_max = 1000; /* more rounds */

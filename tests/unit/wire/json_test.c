@@ -67,14 +67,15 @@ TEST(a_job_has_its_stages_and_null_for_what_is_not_yet)
     job.n_stages = 2;
     struct buf out = {0};
     wire_json_job(&out, &job);
-    check_json(&out,
-               "{\"job_id\":\"j-1\",\"state\":\"running\",\"kind\":\"tree\",\"name\":\"night\\\"ly\","
-               "\"submitted_at_ms\":1700000000000,\"started_at_ms\":1700000000001,\"finished_at_ms\":null,"
-               "\"message\":null,\"stages\":[{\"stage\":0,\"name\":\"extract\",\"parents\":[],\"tasks\":1,\"queued\":0,"
-               "\"running\":0,\"succeeded\":1,\"failed\":0,\"canceled\":0,\"skipped\":0,\"rows\":18446744073709551615,"
-               "\"bytes\":0,\"fraction\":1},{\"stage\":1,\"name\":null,\"parents\":[0,7],\"tasks\":12,\"queued\":1,\"running\":2,"
-               "\"succeeded\":0,\"failed\":4,\"canceled\":5,\"skipped\":6,\"rows\":0,\"bytes\":9,"
-               "\"fraction\":0.25}]}");
+    check_json(
+        &out,
+        "{\"job_id\":\"j-1\",\"state\":\"running\",\"kind\":\"tree\",\"name\":\"night\\\"ly\","
+        "\"submitted_at_ms\":1700000000000,\"started_at_ms\":1700000000001,\"finished_at_ms\":null,"
+        "\"message\":null,\"stages\":[{\"stage\":0,\"name\":\"extract\",\"parents\":[],\"tasks\":1,\"queued\":0,"
+        "\"running\":0,\"succeeded\":1,\"failed\":0,\"canceled\":0,\"skipped\":0,\"rows\":18446744073709551615,"
+        "\"bytes\":0,\"fraction\":1},{\"stage\":1,\"name\":null,\"parents\":[0,7],\"tasks\":12,\"queued\":1,\"running\":2,"
+        "\"succeeded\":0,\"failed\":4,\"canceled\":5,\"skipped\":6,\"rows\":0,\"bytes\":9,"
+        "\"fraction\":0.25}]}");
 }
 
 TEST(a_list_of_jobs_says_where_to_go_on)

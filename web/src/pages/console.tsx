@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, hasEnded, request, token, type Job, type Rows, type Stage } from '../api';
 import { ago, bytes, duration, number, plural, short } from '../format';
+import { readHistory, remember, type Past } from '../history';
 import { go, useEvents, useNow, useResource } from '../hooks';
 import { Chart } from '../parts/chart';
 import { Colored, Editor } from '../parts/editor';
@@ -11,29 +12,7 @@ import { useSession } from '../session';
 import { planOf, planStages } from './job';
 
 const DRAFT = 'capstan-sql-draft';
-const HISTORY = 'capstan-sql-history';
-const HISTORY_MAX = 60;
 const FIRST_ROWS = 2000;
-
-interface Past {
-  sql: string;
-  at: number;
-  job: string;
-}
-
-function readHistory(): Past[] {
-  try {
-    return JSON.parse(localStorage.getItem(HISTORY) ?? '[]') as Past[];
-  } catch {
-    return [];
-  }
-}
-
-function remember(past: Past): Past[] {
-  const list = [past, ...readHistory().filter(({ sql }) => sql !== past.sql)].slice(0, HISTORY_MAX);
-  localStorage.setItem(HISTORY, JSON.stringify(list));
-  return list;
-}
 
 // Rows of the stages that nobody follows: those of the result. A query that was planned and cut has others than its first.
 export function rowsOf(stages: Stage[]): number {

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, hasEnded, type Job, type Stage, type Task } from '../api';
 import { bytes, duration, moment, number, plural, short } from '../format';
+import { readHistory } from '../history';
 import { useEvents, useNow, useResource } from '../hooks';
 import { Colored } from '../parts/editor';
 import { Graph, stateOf } from '../parts/graph';
@@ -152,6 +153,19 @@ function StageDetail({ stage, plan }: { stage: Stage; plan: PlanStage | undefine
   );
 }
 
+// The statement itself, where it is known: a query that ran as one task has it in its plan, others if they were run here.
+function Statement({ job, plan }: { job: Job; plan: Map<number, PlanStage> }) {
+  const sql = plan.size === 1 ? [...plan.values()][0]?.sql : readHistory().find((past) => past.job === job.job_id)?.sql;
+  if (!sql) return null;
+  return (
+    <Card title="Statement" extra={<Copy text={sql} label="Copy the statement" />}>
+      <pre class="sql statement" tabIndex={0} aria-label="SQL statement">
+        <Colored sql={sql} />
+      </pre>
+    </Card>
+  );
+}
+
 function TreeResults({ job }: { job: Job }) {
   const [isOpen, setOpen] = useState(false);
   const results = useResource(isOpen ? `results ${job.job_id} ${job.finished_at_ms}` : 'none', (signal) =>
@@ -227,6 +241,7 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
     <>
       <Head job={job} now={now} onDone={refresh} />
       {!isEnded && queued && <Why job={job} />}
+      {job.kind === 'query' && <Statement job={job} plan={plan} />}
       <Card title="Stages" extra={<span class={`live is-${live}`}>{isEnded ? 'ended' : live}</span>}>
         {stages.length === 0 ? (
           <Empty>{total === 0 && tasks.list.length > 0 ? 'There are too many stages to draw; the tasks are below.' : 'There are no stages yet.'}</Empty>

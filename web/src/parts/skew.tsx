@@ -1,4 +1,5 @@
 // How evenly the work of a stage is spread over its tasks: rows, bytes and time.
+import { useMemo } from 'preact/hooks';
 import type { Task } from '../api';
 import { bytes, duration, short } from '../format';
 
@@ -14,18 +15,25 @@ export interface Spread {
 }
 
 export function spreadOf(tasks: Task[], value: (task: Task) => number | null): Spread | undefined {
-  const pairs: { task: Task; x: number }[] = [];
+  const all = new Float64Array(tasks.length);
+  let n = 0;
+  let worst: Task | undefined;
+  let max = -Infinity;
   for (const task of tasks) {
     const x = value(task);
-    if (x !== null) pairs.push({ task, x });
+    if (x === null) continue;
+    all[n++] = x;
+    if (x > max) {
+      max = x;
+      worst = task;
+    }
   }
-  if (pairs.length === 0) return undefined;
-  pairs.sort((a, b) => a.x - b.x);
-  const at = (part: number) => pairs[Math.min(pairs.length - 1, Math.floor(part * pairs.length))]!.x;
-  const worst = pairs.at(-1)!;
+  if (!worst) return undefined;
+  const sorted = all.subarray(0, n).sort(); // numbers, without a function to compare them
+  const at = (part: number) => sorted[Math.min(n - 1, Math.floor(part * n))]!;
   const bins = new Array<number>(BINS).fill(0);
-  for (const { x } of pairs) bins[worst.x === 0 ? 0 : Math.min(BINS - 1, Math.floor((x / worst.x) * BINS))]!++;
-  return { n: pairs.length, median: at(0.5), high: at(0.95), max: worst.x, bins, worst: worst.task };
+  for (const x of sorted) bins[max === 0 ? 0 : Math.min(BINS - 1, Math.floor((x / max) * BINS))]!++;
+  return { n, median: at(0.5), high: at(0.95), max, bins, worst };
 }
 
 function Bins({ bins }: { bins: number[] }) {
@@ -65,7 +73,16 @@ export interface Group {
 const GROUPS_MAX = 60;
 
 export function Skew({ groups, now }: { groups: Group[]; now: number }) {
-  const isDone = (task: Task) => task.state === 'succeeded';
+  const rows = useMemo(() => {
+    const isDone = (task: Task) => task.state === 'succeeded';
+    return groups.slice(0, GROUPS_MAX).map(({ name, tasks }) => ({
+      name,
+      n: tasks.length,
+      time: spreadOf(tasks, (task) => (task.started_at_ms === null ? null : (task.finished_at_ms ?? now) - task.started_at_ms)),
+      rows: spreadOf(tasks, (task) => (isDone(task) ? task.rows : null)),
+      bytes: spreadOf(tasks, (task) => (isDone(task) ? task.bytes : null)),
+    }));
+  }, [groups, now]);
   return (
     <div class="scroll-x" tabIndex={0} role="group" aria-label="Skew, scrolls">
       <table class="table skew">
@@ -83,18 +100,13 @@ export function Skew({ groups, now }: { groups: Group[]; now: number }) {
           </tr>
         </thead>
         <tbody>
-          {groups.slice(0, GROUPS_MAX).map(({ name, tasks }) => (
+          {rows.map(({ name, n, time, rows: numbers, bytes: sizes }) => (
             <tr key={name}>
               <th scope="row">{name}</th>
-              <td class="num">{short(tasks.length)}</td>
-              <Cells
-                spread={spreadOf(tasks, (task) =>
-                  task.started_at_ms === null ? null : (task.finished_at_ms ?? now) - task.started_at_ms,
-                )}
-                show={duration}
-              />
-              <Cells spread={spreadOf(tasks, (task) => (isDone(task) ? task.rows : null))} show={short} />
-              <Cells spread={spreadOf(tasks, (task) => (isDone(task) ? task.bytes : null))} show={bytes} />
+              <td class="num">{short(n)}</td>
+              <Cells spread={time} show={duration} />
+              <Cells spread={numbers} show={short} />
+              <Cells spread={sizes} show={bytes} />
             </tr>
           ))}
         </tbody>

@@ -63,6 +63,29 @@ function colorsOf(element: HTMLElement): (name: string) => string {
   return (name) => found.get(name) ?? found.get('text-soft')!;
 }
 
+// Bars that are thinner than a pixel are many and look like one: of those in the same pixel one is drawn, and one that did
+// not succeed goes before the others. Colours are set only when they change, which costs more than to draw.
+function drawLane(
+  pen: CanvasRenderingContext2D,
+  attempts: Attempt[],
+  color: (name: string) => string,
+  along: (at: number) => number,
+  { top, height, to }: { top: number; height: number; to: number },
+): void {
+  let lastPixel = -1;
+  let lastOutcome = '';
+  for (const { from, to: end, outcome } of attempts) {
+    const x = along(from);
+    const width = along(end ?? to) - x - 0.5;
+    const pixel = Math.floor(x);
+    if (width < 1 && pixel === lastPixel && (outcome === 'succeeded' || outcome === lastOutcome)) continue;
+    if (outcome !== lastOutcome) pen.fillStyle = color(outcome);
+    pen.fillRect(width < 1 ? pixel : x, top, Math.max(1, width), height);
+    lastPixel = width < 1 ? pixel : -1;
+    lastOutcome = outcome;
+  }
+}
+
 const NICE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 21_600_000, 86_400_000];
 
 export function Timeline({ attempts, from, to }: { attempts: Attempt[]; from: number; to: number }) {
@@ -114,14 +137,7 @@ export function Timeline({ attempts, from, to }: { attempts: Attempt[]; from: nu
         pen.fillStyle = color('text-soft');
         pen.fillText(lane.worker, 2, top - 4);
       }
-      for (const attempt of lane.attempts) {
-        const x = ((attempt.from - from) / span) * (width - 2);
-        const end = (((attempt.to ?? to) - from) / span) * (width - 2);
-        pen.fillStyle = color(attempt.outcome);
-        pen.globalAlpha = attempt.outcome === 'running' ? 0.75 : 1;
-        pen.fillRect(x, top + 1, Math.max(1, end - x - 0.5), LANE - 3);
-        pen.globalAlpha = 1;
-      }
+      drawLane(pen, lane.attempts, color, (at) => ((at - from) / span) * (width - 2), { top: top + 1, height: LANE - 3, to });
     });
   }, [attempts, width, height, from, to]);
 
