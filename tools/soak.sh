@@ -20,6 +20,8 @@
 #   soak.sh fuzz SECONDS NAME   libFuzzer on each target of tests/fuzz, or those with NAME in their name, one after the other,
 #                               from its corpus on. What it finds, good and bad, goes to build/fuzz/found/TARGET.
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
+#   soak.sh tsan NAME           the integration tests of everything with threads under the thread sanitizer, or those of
+#                               the folders with NAME in their name
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -121,6 +123,20 @@ upgrade() { # NAME
     "$node" --test ${1:+--test-name-pattern="$1"} --test-reporter=./tests/e2e/reporter.js tests/upgrade/upgrade.test.js
 }
 
+tsan() { # NAME
+    failed=
+    for folder in coordinator exec http rpc service worker; do
+        case $folder in *"$1"*) ;; *) continue ;; esac
+        make --no-print-directory -s -j"$(getconf _NPROCESSORS_ONLN)" V=tsan "build/tsan/bin/integration-$folder"
+        # The options are those of tools/test.sh; its reasons are in tests/integration/rpc/sanitizers.c.
+        options=
+        [ $folder != exec ] || options=detect_deadlocks=0:ignore_noninstrumented_modules=1
+        TSAN_OPTIONS=$options CAPSTAN_CRASH_ROUNDS=5 "build/tsan/bin/integration-$folder" || failed="$failed $folder"
+    done
+    [ -z "$failed" ] || echo "soak: with findings or failures:$failed"
+    [ -z "$failed" ]
+}
+
 mode=$1
 shift
 case $mode in
@@ -130,6 +146,7 @@ chaos) chaos "$1" ;;
 sql) sql "$1" ;;
 upgrade) upgrade "$1" ;;
 fuzz) fuzz "$1" "$2" ;;
+tsan) tsan "$1" ;;
 newcomer) tools/docs.sh --newcomer ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)

@@ -5,7 +5,7 @@
 # an error although it counted none, or whose program did not build, counts as one failure. The last line of all output is
 # the sum. tests/README.md says what each suite is for.
 #
-# Everything is built first, then two suites run at a time: most of them wait more than they work. What a suite prints is
+# Everything is built first, then three suites run at a time: most of them wait more than they work. What a suite prints is
 # shown when it has ended.
 set -eu
 cd "$(dirname "$0")/.."
@@ -34,6 +34,7 @@ tools/setup.sh
 
 logs=build/test
 suite_seconds_max=900
+lanes=3
 coverage_percent_min=90
 rm -rf "$logs"
 mkdir -p "$logs"
@@ -202,9 +203,11 @@ else
         suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
             build/tsan/bin/integration-exec
     fi
-    if there_are tests/integration/rpc/*.c; then
-        suite_of tsan integration-rpc-tsan build/tsan/bin/integration-rpc
-    fi
+    # The services take too long for this: ./dev soak tsan.
+    for folder in rpc http worker; do
+        there_are tests/integration/"$folder"/*.c || continue
+        suite_of tsan "integration-$folder-tsan" "build/tsan/bin/integration-$folder"
+    done
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
         suite_of release sim-crashes build/release/bin/sim --seeds 1..3 --sweep 100
@@ -214,8 +217,9 @@ else
     fi
 fi
 
-lane &
-lane
+for _ in $(seq "$lanes"); do
+    lane &
+done
 wait
 for name in $queue; do
     if [ -s "$logs/$name.counts" ]; then
@@ -236,7 +240,7 @@ echo
 awk '
     BEGIN { printf "%-24s %8s %8s %10s\n", "suite", "passed", "failed", "seconds" }
     { printf "%-24s %8d %8d %10.1f\n", $1, $2, $3, $4 / 1000 }' "$logs/table"
-printf '%-24s %8s %8s %10s\n' 'all, two at a time' '' '' "$((($(now_ms) - started_ms) / 1000))"
+printf '%-24s %8s %8s %10s\n' "all, $lanes at a time" '' '' "$((($(now_ms) - started_ms) / 1000))"
 echo
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -225,6 +225,42 @@ static int64_t offset_at(const struct layout *layout, const void *offsets, size_
     return is_wide(layout->kind) ? ((const int64_t *)offsets)[i] : ((const int32_t *)offsets)[i];
 }
 
+/* A text, most of which are short: faster than a call, with a few words that may overlap. */
+static void copy_short(uint8_t *to, const uint8_t *from, size_t n)
+{
+    if (n > 32) {
+        memcpy(to, from, n);
+    } else if (n >= 16) {
+        struct pair first, last;
+        memcpy(&first, from, 16);
+        memcpy(&last, from + n - 16, 16);
+        memcpy(to, &first, 16);
+        memcpy(to + n - 16, &last, 16);
+    } else if (n >= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + n - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + n - 8, &last, 8);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            to[i] = from[i];
+        }
+    }
+}
+
+/* The texts of the picked rows, one behind the other. */
+#define COPY_TEXTS(type)                                                                                               \
+    do {                                                                                                               \
+        const type *in = (const type *)offsets + offset;                                                               \
+        for (uint32_t i = 0; i < pick.n; i++) {                                                                        \
+            size_t start = (size_t)in[pick.rows[i]];                                                                   \
+            size_t n = (size_t)in[pick.rows[i] + 1] - start;                                                           \
+            copy_short(to, bytes + start, n);                                                                          \
+            to += n;                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
 static void append_texts(struct column *column, const struct ArrowArray *array, struct column_pick pick)
 {
     const struct layout *layout = column->layout;
@@ -240,12 +276,10 @@ static void append_texts(struct column *column, const struct ArrowArray *array, 
         memcpy(to, bytes + offset_at(layout, offsets, offset + pick.start), total);
         return;
     }
-    for (uint32_t i = 0; i < pick.n; i++) {
-        size_t row = offset + pick.rows[i];
-        int64_t start = offset_at(layout, offsets, row);
-        size_t n = (size_t)(offset_at(layout, offsets, row + 1) - start);
-        memcpy(to, bytes + start, n);
-        to += n;
+    if (is_wide(layout->kind)) {
+        COPY_TEXTS(int64_t);
+    } else {
+        COPY_TEXTS(int32_t);
     }
 }
 

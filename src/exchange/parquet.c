@@ -8,7 +8,7 @@
 #include "exchange/parquet.h"
 
 #include <lz4.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -154,11 +154,18 @@ static void put_end(struct buf *out)
 
 static bool parse_decimal(const char *format, struct parquet_column *column)
 {
-    int end = 0;
-    /* A third number would be a width other than 128 bits. */
-    if (sscanf(format, "d:%d,%d%n", &column->precision, &column->scale, &end) != 2 || format[end] != '\0') {
+    char *end = NULL;
+    if (strncmp(format, "d:", 2) != 0) {
         return false;
     }
+    long precision = strtol(format + 2, &end, 10);
+    long scale = *end == ',' ? strtol(end + 1, &end, 10) : -1;
+    /* A third number would be a width other than 128 bits. */
+    if (*end != '\0' || precision < 1 || precision > 38 || scale < 0 || scale > precision) {
+        return false;
+    }
+    column->precision = (int)precision;
+    column->scale = (int)scale;
     column->kind = kind_decimal;
     return true;
 }

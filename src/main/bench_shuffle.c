@@ -256,6 +256,26 @@ static void print_text(const struct shuffle_bench *b)
     buf_deinit(&out);
 }
 
+/* ---- bars ---- */
+
+#define WANTED_RATIO 2.0
+
+/* ERR_PRECONDITION, which says what is missed. */
+static enum err check_bars(const struct shuffle_bench *b, struct error *e)
+{
+    struct buf missed = {0};
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        double ratio = b->figures[i].parquet_ms / b->figures[i].ms;
+        if (ratio < WANTED_RATIO) {
+            buf_format(&missed, "; %s are exchanged %.2f times as fast as by Parquet, at least %.1f is wanted",
+                       shapes[i].name, ratio, WANTED_RATIO);
+        }
+    }
+    enum err err = missed.n == 0 ? ERR_OK : error_set(e, ERR_PRECONDITION, "bench: %s", missed.data + 2);
+    buf_deinit(&missed);
+    return err;
+}
+
 /* ---- all of it ---- */
 
 static enum err open_all(struct shuffle_bench *b, struct error *e)
@@ -299,6 +319,9 @@ enum err bench_shuffle(struct bench *bench, struct error *e)
         print_json(&b);
     } else if (err == ERR_OK) {
         print_text(&b);
+    }
+    if (err == ERR_OK && cli_flag(bench->cli, "check")) {
+        err = check_bars(&b, e);
     }
     return err;
 }

@@ -358,6 +358,48 @@ static void print_json(const struct sql_bench *b)
     buf_deinit(&out);
 }
 
+/* ---- bars ---- */
+
+/* What --check holds the figures against. */
+#define WANTED_RATIO 1.3
+#define WANTED_RATIO_LARGE 1.15 /* from SCALE_LARGE on */
+#define SCALE_LARGE 10
+#define WANTED_WORST 2.5
+#define WANTED_OVERHEAD_MS 30
+#define WANTED_TRIVIAL_MS 15
+#define WANTED_GAIN 0.85
+
+/* ERR_PRECONDITION, which says what is missed. */
+static enum err check_bars(const struct sql_bench *b, struct error *e)
+{
+    struct buf missed = {0};
+    if (b->mode == MODE_COMPARE) {
+        double wanted = b->scale >= SCALE_LARGE ? WANTED_RATIO_LARGE : WANTED_RATIO;
+        if (geometric_mean(b, 1, 0) > wanted) {
+            buf_format(&missed, "; the geometric mean is %.3f, at most %.2f is wanted", geometric_mean(b, 1, 0),
+                       wanted);
+        }
+        if (worst_ratio(b) > WANTED_WORST) {
+            buf_format(&missed, "; the largest ratio is %.2f, at most %.1f is wanted", worst_ratio(b), WANTED_WORST);
+        }
+    } else if (b->mode == MODE_SINGLE) {
+        double trivial_ms = bench_percentile_ms(b->trivial_us, TRIVIAL_RUNS, 0.5);
+        if (median_overhead_ms(b) > WANTED_OVERHEAD_MS) {
+            buf_format(&missed, "; queries take %.1f ms more than DuckDB, at most %d is wanted", median_overhead_ms(b),
+                       WANTED_OVERHEAD_MS);
+        }
+        if (trivial_ms >= WANTED_TRIVIAL_MS) {
+            buf_format(&missed, "; select 42 takes %.1f ms, less than %d is wanted", trivial_ms, WANTED_TRIVIAL_MS);
+        }
+    } else if (geometric_mean(b, 2, 3) / geometric_mean(b, 0, 1) < WANTED_GAIN) {
+        buf_format(&missed, "; the gain is %.3f of DuckDB's, at least %.2f is wanted",
+                   geometric_mean(b, 2, 3) / geometric_mean(b, 0, 1), WANTED_GAIN);
+    }
+    enum err err = missed.n == 0 ? ERR_OK : error_set(e, ERR_PRECONDITION, "bench: %s", missed.data + 2);
+    buf_deinit(&missed);
+    return err;
+}
+
 /* ---- options ---- */
 
 static enum err read_scale(struct sql_bench *b, struct error *e)
@@ -514,6 +556,9 @@ static enum err measure(struct sql_bench *b, struct error *e)
         print_end(b);
     } else if (err == ERR_OK) {
         print_json(b);
+    }
+    if (err == ERR_OK && cli_flag(b->bench->cli, "check")) {
+        err = check_bars(b, e);
     }
     mem_free(b->figures);
     mem_free(b->trivial_us);

@@ -132,6 +132,7 @@ static const struct option bench_options[] = {
     {"single", 0, false, OPTION_FLAG, NULL, NULL, 0, 0,
      "sql: small tables, one task each: what a query costs at least"},
     {"gain", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "sql: one worker and two, beside one thread and two"},
+    {"check", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "sql, shuffle: exit with 1 if a figure is worse than wanted"},
     {"verbose", 'v', false, OPTION_FLAG, NULL, NULL, 0, 0, "sql: where the time went"},
     {"rows", 0, false, OPTION_NUMBER, "N", "6000000", 1000, 1000000000, "shuffle: how many rows to move"},
     {"workers", 0, false, OPTION_NUMBER, "N", "2", 1, WORKERS_MAX, "workers of the private cluster"},

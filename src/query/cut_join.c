@@ -18,6 +18,9 @@
 /* Up to this a broadcast is cheaper than one more stage, whatever the other side is like. */
 #define BROADCAST_ALWAYS_BYTES (2.0 * 1024 * 1024)
 
+/* An estimate is believed as well if it cannot be off by more than this. */
+#define BROADCAST_CERTAIN_BYTES (32.0 * 1024 * 1024)
+
 struct join_sides {
     struct plan_node *node;
     const struct join *join; /* NULL for a cross product */
@@ -154,6 +157,15 @@ static double broadcast_max(const struct cutter *c, const struct fragment *other
     return isinf(c->broadcast_bytes) || enough > c->broadcast_bytes ? c->broadcast_bytes : enough;
 }
 
+/* Whether a side is small enough to be broadcast beside the other: for sure, or by an estimate that can do little harm. */
+static bool is_small(const struct cutter *c, const struct fragment *side, const struct fragment *other)
+{
+    double max = broadcast_max(c, other);
+    double most = cut__bytes_max(side);
+    bool is_likely = cut__bytes(side) <= max / 2 && most <= BROADCAST_CERTAIN_BYTES && most <= c->broadcast_bytes;
+    return most <= max || is_likely;
+}
+
 /* Which side could turn out to be small enough to be broadcast: 1 the right one, 0 the left one, -1 none. */
 static int doubtful_side(const struct cutter *c, const struct join_sides *s)
 {
@@ -270,10 +282,8 @@ static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragme
         return ERR_OK;
     }
     bool may_hash = join_may_hash(rule, s->join);
-    double right_bytes = cut__bytes_max(&s->right);
-    double left_bytes = cut__bytes_max(&s->left);
-    bool wants_right = rule->may_replicate_right && (right_bytes <= broadcast_max(c, &s->left) || !may_hash);
-    bool wants_left = rule->may_replicate_left && (left_bytes <= broadcast_max(c, &s->right) || !may_hash);
+    bool wants_right = rule->may_replicate_right && (is_small(c, &s->right, &s->left) || !may_hash);
+    bool wants_left = rule->may_replicate_left && (is_small(c, &s->left, &s->right) || !may_hash);
     if (wants_right && wants_left && !cut__is_one(&s->left) && !cut__is_one(&s->right)) {
         return join_by_broadcast(c, s, cut__bytes(&s->right) <= cut__bytes(&s->left), out);
     }

@@ -2,13 +2,14 @@
  * planner.c - from SQL to a plan; planner.h says how.
  *
  * Optimizers that are off while planning, and why:
- * - column_lifetime, build_side_probe_side: they turn joins round and drop columns, for this machine's memory only
+ * - build_side_probe_side: it turns joins round, for this machine's memory only
  * - compressed_materialization, late_materialization: they put functions and row ids into the plan that mean nothing
  *   elsewhere
  * - join_filter_pushdown, row_group_pruner: they point from one node into another
  * - top_n_window_elimination, window_self_join, common_aggregate: they make aggregates that cannot be written as SQL
  * - sampling_pushdown: it hides samples inside of scans
- * The fragments are optimized again where they run. Statistics stay on: without them DuckDB cannot bind some plans.
+ * The fragments are optimized again where they run. column_lifetime stays on: it drops columns that nobody needs any more
+ * above a join, which would have to travel. Statistics stay on: without them DuckDB cannot bind some plans.
  */
 #include "query/planner.h"
 
@@ -29,7 +30,7 @@
 #include "query/unparse.h"
 
 #define OPTIMIZERS_OFF                                                                                                 \
-    "column_lifetime,compressed_materialization,late_materialization,build_side_probe_side,join_filter_pushdown,"      \
+    "compressed_materialization,late_materialization,build_side_probe_side,join_filter_pushdown,"                      \
     "top_n_window_elimination,window_self_join,sampling_pushdown,row_group_pruner,common_aggregate"
 
 /* Sometimes DuckDB cannot write a plan that fewer optimizers have seen. */

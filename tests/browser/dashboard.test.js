@@ -56,17 +56,18 @@ const PAGES = (query, tree) => [
 scenario('dashboard: every page, in light and dark and on a phone, is accessible and asks nobody else', { ms: 90000 }, async (world) => {
   const { base, query, tree } = await lively(world);
   const wrong = [];
-  for (const [look, options] of [
-    ['light', { colorScheme: 'light' }],
-    ['dark', { colorScheme: 'dark' }],
-    ['phone', { viewport: { width: 390, height: 844 } }],
+  // Another colour can only change the contrast, another width only whether all of it fits.
+  for (const [look, options, rules] of [
+    ['light', { colorScheme: 'light' }, {}],
+    ['dark', { colorScheme: 'dark' }, { runOnly: ['color-contrast'] }],
+    ['phone', { viewport: { width: 390, height: 844 } }, undefined],
   ]) {
     const page = await openPage(world, `${base}/`, options);
     for (const [name, path, sign] of PAGES(query, tree)) {
       await page.goto(`${base}/#${path}`);
       await page.locator(sign).first().waitFor();
       if (!(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth))) wrong.push(`${name} in ${look} is too wide`);
-      wrong.push(...(await findings(page)).map((text) => `${name} in ${look}: ${text}`));
+      if (rules) wrong.push(...(await findings(page, rules)).map((text) => `${name} in ${look}: ${text}`));
       await picture(page, `${name}-${look}`);
     }
     checkQuiet(page, base);
@@ -208,7 +209,7 @@ scenario('dashboard: a query is explained, drawn, downloaded, canceled, and foun
   const editor = page.getByRole('textbox', { name: 'SQL statement' });
   await editor.fill(BY_COUNTRY);
   await page.getByRole('button', { name: 'Explain' }).click();
-  await page.getByLabel('How it would run').getByText(/aggregate/).waitFor();
+  await page.getByLabel('How it would run').getByText(/stage 0: 1 task/).waitFor();
   await editor.fill('selekt 1');
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.getByText(/syntax error at or near/).waitFor();
@@ -358,7 +359,7 @@ scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', 
   const rows = job.locator('.tasks .virtual-box');
   for (const part of [0.3, 0.9, 0.5]) {
     await rows.evaluate((element, at) => element.scrollTo(0, at * element.scrollHeight), part);
-    await job.getByRole('button', { name: `t${Math.round(part * 10_000)}.0` }).or(job.getByRole('button', { name: /^t\d+\.0$/ })).first().waitFor();
+    await job.locator('.tasks').getByRole('button', { name: /^t\d+\.0$/ }).first().waitFor();
   }
   assert.equal((await ended(id)).state, 'succeeded');
   await job.getByRole('heading', { name: 'many succeeded' }).waitFor();
@@ -367,7 +368,7 @@ scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', 
   const calm = await openPage(world, `${base}/#/jobs/${id}`);
   await calm.getByText('10,000 attempts').waitFor();
   for (const part of [0.2, 0.8]) await calm.locator('.tasks .virtual-box').evaluate((element, at) => element.scrollTo(0, at * element.scrollHeight), part);
-  await calm.getByRole('button', { name: /^t79\d\d\.0$/ }).first().waitFor();
+  await calm.locator('.tasks [aria-rowindex="8010"]').waitFor();
   const longestMany = await longest(calm);
   await picture(calm, 'job-10000');
 

@@ -109,6 +109,9 @@ export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
       memory: memoryOf(cluster),
       impossible: impossible(cluster),
     };
+  } catch (error) {
+    error.message += `\nlogs are kept in ${dir}`;
+    throw error;
   } finally {
     unwatch();
     await cluster.close();
@@ -129,6 +132,8 @@ const takesText = ['bug', 'check', 'only'];
 const takesNumber = ['seed', 'minutes'];
 const isFlag = ['keep', 'plan'];
 
+class UsageError extends Error {}
+
 function parse(args) {
   const options = { seed: Date.now() % 1e9, minutes: 1 };
   for (let i = 0; i < args.length; i++) {
@@ -137,15 +142,15 @@ function parse(args) {
     else if (isFlag.includes(name)) options[name] = true;
     else if (takesNumber.includes(name)) options[name] = Number(args[++i]);
     else if (takesText.includes(name) && args[i + 1] !== undefined) options[name] = args[++i];
-    else throw new Error(`unknown argument '${args[i]}'`);
+    else throw new UsageError(`unknown argument '${args[i]}'`);
   }
-  if (!Number.isInteger(options.seed) || options.seed < 0) throw new Error('--seed: must be a whole number');
-  if (!(options.minutes > 0)) throw new Error('--minutes: must be a number above 0');
+  if (!Number.isInteger(options.seed) || options.seed < 0) throw new UsageError('--seed: must be a whole number');
+  if (!(options.minutes > 0)) throw new UsageError('--minutes: must be a number above 0');
   if (options.bug !== undefined && !bugs[options.bug])
-    throw new Error(`--bug: must be one of ${Object.keys(bugs).join(', ')}`);
+    throw new UsageError(`--bug: must be one of ${Object.keys(bugs).join(', ')}`);
   options.only = options.only?.split(',');
   const unknown = options.only?.find((kind) => !kinds[kind]);
-  if (unknown) throw new Error(`--only: '${unknown}' is none of ${Object.keys(kinds).join(', ')}`);
+  if (unknown) throw new UsageError(`--only: '${unknown}' is none of ${Object.keys(kinds).join(', ')}`);
   return options;
 }
 
@@ -207,7 +212,8 @@ if (process.argv[1] && fs.realpathSync(process.argv[1]) === new URL(import.meta.
   try {
     process.exitCode = await main(process.argv.slice(2));
   } catch (error) {
-    console.error(`chaos: ${error.stack}`);
+    if (error instanceof UsageError) console.error(`chaos: ${error.message}\n  hint: ./dev chaos --help`);
+    else console.error(`chaos: ${error.stack}`);
     console.log('0 passed, 1 failed');
     process.exitCode = 2;
   }

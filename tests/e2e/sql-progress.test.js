@@ -46,7 +46,11 @@ function screenOf(raw, columns) {
     } else assert.equal(letter, 'm', `an escape sequence that is not expected: ${JSON.stringify(token)}`);
     rows[y] ??= [];
   }
-  return rows.map((row) => Array.from(row, (cell) => cell ?? ' ').join('').trimEnd());
+  return rows.map((row) =>
+    Array.from(row, (cell) => cell ?? ' ')
+      .join('')
+      .trimEnd(),
+  );
 }
 
 // Millions of rows that travel by hash, for as long as anybody waits: rows flow long before a task is done.
@@ -58,30 +62,45 @@ async function endless(world, cluster) {
           FROM (SELECT (k * r.range) % 1000003 AS v FROM read_parquet('${file}/*.parquet') t, range(100000) r))`;
 }
 
-const staged = ['--set', 'single_task_bytes=0', '--set', 'forced=true', '--set', 'partitions=2', '--set', 'broadcast_bytes=0'];
+const staged = [
+  '--set',
+  'single_task_bytes=0',
+  '--set',
+  'forced=true',
+  '--set',
+  'partitions=2',
+  '--set',
+  'broadcast_bytes=0',
+];
 
-scenario('sql shows a bar for each stage with rows, rows/s and bytes shuffled while tasks run, and takes it away', async (world) => {
-  const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...quick, heartbeat_interval_ms: 100 } });
-  const query = await endless(world, cluster);
-  const shown = terminal(world, cluster, ['sql', '--analyze', ...staged, query]);
-  const line = await until('rows of a task that is not done are shown', () =>
-    shown.screen().find((text) => /0\/\d+ tasks .* rows .* rows\/s .* [kMG]?B$/.test(text)),
-  );
-  assert.match(line, /^ {2}s\d+ \S.* [█░]{6,} +0\/\d+ tasks +[\d.,]+ [kMG] rows +[\d.,]+ [kMG] rows\/s +[\d.]+ [MG]B$/);
-  const [summary, ...stages] = shown.screen();
-  assert.match(summary, /^running: \d of \d stages done, [\d.]+ (ms|s), [\d.]+ [kMG]B shuffled$/);
-  assert.match(stages[0], /^ {2}plan +█+ +1\/1 tasks/);
-  assert.ok(shown.raw.includes(`${ESC}[36m`), 'in colours');
-  const frames = shown.raw.split('stages done').length;
-  await until('it is drawn anew', () => shown.raw.split('stages done').length > frames + 2);
-  // As a terminal does it: the byte of Ctrl-C. Only the process that `script` runs gets it.
-  const children = fs.readFileSync(`/proc/${shown.run.pid}/task/${shown.run.pid}/children`, 'utf8').trim().split(' ');
-  process.kill(Number(children[0]), 'SIGINT');
-  await shown.run.ended;
-  const left = shown.screen().filter((text) => text !== '');
-  assert.equal(left.length, 1, left.join('\n'));
-  assert.match(left[0], /^capstan: interrupted; job \S+ is canceled$/);
-});
+scenario(
+  'sql shows a bar for each stage with rows, rows/s and bytes shuffled while tasks run, and takes it away',
+  async (world) => {
+    const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...quick, heartbeat_interval_ms: 100 } });
+    const query = await endless(world, cluster);
+    const shown = terminal(world, cluster, ['sql', '--analyze', ...staged, query]);
+    const line = await until('rows of a task that is not done are shown', () =>
+      shown.screen().find((text) => /0\/\d+ tasks .* rows .* rows\/s .* [kMG]?B$/.test(text)),
+    );
+    assert.match(
+      line,
+      /^ {2}s\d+ \S.* [█░]{6,} +0\/\d+ tasks +[\d.,]+ [kMG] rows +[\d.,]+ [kMG] rows\/s +[\d.]+ [MG]B$/,
+    );
+    const [summary, ...stages] = shown.screen();
+    assert.match(summary, /^running: \d of \d stages done, [\d.]+ (ms|s), [\d.]+ [kMG]B shuffled$/);
+    assert.match(stages[0], /^ {2}plan +█+ +1\/1 tasks/);
+    assert.ok(shown.raw.includes(`${ESC}[36m`), 'in colours');
+    const frames = shown.raw.split('stages done').length;
+    await until('it is drawn anew', () => shown.raw.split('stages done').length > frames + 2);
+    // As a terminal does it: the byte of Ctrl-C. Only the process that `script` runs gets it.
+    const children = fs.readFileSync(`/proc/${shown.run.pid}/task/${shown.run.pid}/children`, 'utf8').trim().split(' ');
+    process.kill(Number(children[0]), 'SIGINT');
+    await shown.run.ended;
+    const left = shown.screen().filter((text) => text !== '');
+    assert.equal(left.length, 1, left.join('\n'));
+    assert.match(left[0], /^capstan: interrupted; job \S+ is canceled$/);
+  },
+);
 
 scenario('sql on a narrow terminal without colours, and on none', async (world) => {
   const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...quick, heartbeat_interval_ms: 100 } });
@@ -118,5 +137,8 @@ scenario('a query that is over soon shows its rows and nothing else', async (wor
   const shown = terminal(world, cluster, ['sql', 'select 42 as answer']);
   assert.deepEqual(await shown.run.ended, { code: 0, signal: null });
   const left = shown.screen().filter((text) => text !== '');
-  assert.deepEqual([left[0].trim(), left[2].replaceAll('-', ''), left[3].trim(), left[4]], ['answer', '', '42', '(1 row)']);
+  assert.deepEqual(
+    [left[0].trim(), left[2].replaceAll('-', ''), left[3].trim(), left[4]],
+    ['answer', '', '42', '(1 row)'],
+  );
 });

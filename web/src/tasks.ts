@@ -121,7 +121,8 @@ export function useTasks(jobId: string, isEnded: boolean): Tasks {
         }
         after = page.next;
         if (isFirst) {
-          data.current = { list, index, isWhole: after === null, isCut: false };
+          // A list of its own each time: who looks at it can tell by that that it has grown.
+          data.current = { list: [...list], index, isWhole: after === null, isCut: false };
           redraw();
         }
       } while (after !== null && list.length < TASKS_MAX);

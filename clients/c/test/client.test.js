@@ -40,7 +40,11 @@ for (const build of builds) {
     const results = JSON.parse(ran.stdout);
     assert.deepEqual([results.numbers.json, results.count.rows], [[1, 2, 3], [{ n: 42 }]]);
     const id = /job (\S+)/.exec(ran.stderr)[1];
-    const sql = ['sql', "select x, x / 2 as half, 'r' || x as name, nullif(x, 1) as n from range(3) t(x) where x >= $1", '[0]'];
+    const sql = [
+      'sql',
+      "select x, x / 2 as half, 'r' || x as name, nullif(x, 1) as n from range(3) t(x) where x >= $1",
+      '[0]',
+    ];
     const rows = await run(world, build, sql, cluster);
     assert.equal(rows.stdout, 'x\thalf\tname\tn\n0\t0\tr0\t0\n1\t0.5\tr1\tNULL\n2\t1\tr2\t2\n', rows.stderr);
     const query = /job (\S+)/.exec(rows.stderr)[1];
@@ -102,38 +106,69 @@ scenario('tokens: the variable, the one that up has left for this user, and none
   await up.stop();
 });
 
-scenario('a killed leader and broken connections: the wait, the rows and the events go on', { ms: 90000 }, async (world) => {
-  const cluster = await world.cluster({ store: 'postgres', settings: { ...quick, lease_ms: 6000, worker_liveness_timeout_ms: 6000, node_stale_ms: 6000, node_dead_ms: 60000, leader_ttl_ms: 1500 } });
-  const leader = { process: cluster.coordinator, address: cluster.address };
-  cluster.listen = '127.0.0.1:0';
-  await cluster.startCoordinator({ leads: false });
-  const both = `${leader.address},${cluster.address}`;
-  await cluster.startWorker({ id: 'w', join: both });
-  const flag = path.join(world.folder(), 'go');
-  const held = command('held', `while ! test -e ${flag}; do sleep 0.05; done; echo '"done"'`);
-  const waiting = start(world, asan, ['run', world.file('held.json', JSON.stringify({ tasks: [held] }))], { address: both });
-  const [, id] = await waiting.line(/job (\S+)/);
-  const following = start(world, asan, ['follow', id], { address: both });
-  await following.line(/assigned/);
-  await leader.process.kill();
-  fs.writeFileSync(flag, '');
-  assert.deepEqual(await waiting.ended, { code: 0, signal: null }, waiting.stderr);
-  assert.equal(JSON.parse(waiting.stdout).held.json, 'done');
-  assert.deepEqual(await following.ended, { code: 0, signal: null }, following.stderr);
-  const numbers = following.stdout.trim().split('\n').map((line) => Number(line.split(' ')[0]));
-  assert.deepEqual(numbers, [...new Set(numbers)].sort((a, b) => a - b));
-  assert.equal(await until('it knows the leader', async () => JSON.parse((await run(world, asan, ['leader'], { address: both })).stdout).address), cluster.address);
-  const proxy = await world.proxy(cluster.address);
-  const reading = start(world, asan, ['sql', 'select x from range(3000000) t(x)'], { address: proxy.address });
-  for (const size of [1e5, 3e6, 9e6]) {
-    await until('rows have come', () => reading.stdout.length > size || reading.isOver);
-    proxy.breakAll();
-  }
-  assert.deepEqual(await reading.ended, { code: 0, signal: null }, reading.stderr);
-  const lines = reading.stdout.trim().split('\n');
-  assert.equal(lines.length, 3000001);
-  assert.ok(lines.slice(1).every((line, i) => Number(line) === i), 'every row once, in order');
-});
+scenario(
+  'a killed leader and broken connections: the wait, the rows and the events go on',
+  { ms: 90000 },
+  async (world) => {
+    const cluster = await world.cluster({
+      store: 'postgres',
+      settings: {
+        ...quick,
+        lease_ms: 6000,
+        worker_liveness_timeout_ms: 6000,
+        node_stale_ms: 6000,
+        node_dead_ms: 60000,
+        leader_ttl_ms: 1500,
+      },
+    });
+    const leader = { process: cluster.coordinator, address: cluster.address };
+    cluster.listen = '127.0.0.1:0';
+    await cluster.startCoordinator({ leads: false });
+    const both = `${leader.address},${cluster.address}`;
+    await cluster.startWorker({ id: 'w', join: both });
+    const flag = path.join(world.folder(), 'go');
+    const held = command('held', `while ! test -e ${flag}; do sleep 0.05; done; echo '"done"'`);
+    const waiting = start(world, asan, ['run', world.file('held.json', JSON.stringify({ tasks: [held] }))], {
+      address: both,
+    });
+    const [, id] = await waiting.line(/job (\S+)/);
+    const following = start(world, asan, ['follow', id], { address: both });
+    await following.line(/assigned/);
+    await leader.process.kill();
+    fs.writeFileSync(flag, '');
+    assert.deepEqual(await waiting.ended, { code: 0, signal: null }, waiting.stderr);
+    assert.equal(JSON.parse(waiting.stdout).held.json, 'done');
+    assert.deepEqual(await following.ended, { code: 0, signal: null }, following.stderr);
+    const numbers = following.stdout
+      .trim()
+      .split('\n')
+      .map((line) => Number(line.split(' ')[0]));
+    assert.deepEqual(
+      numbers,
+      [...new Set(numbers)].sort((a, b) => a - b),
+    );
+    assert.equal(
+      await until(
+        'it knows the leader',
+        async () => JSON.parse((await run(world, asan, ['leader'], { address: both })).stdout).address,
+      ),
+      cluster.address,
+    );
+    const proxy = await world.proxy(cluster.address);
+    const reading = start(world, asan, ['sql', 'select x from range(3000000) t(x)'], { address: proxy.address });
+    for (const size of [1e5, 3e6, 9e6]) {
+      await until('rows have come', () => reading.stdout.length > size || reading.isOver);
+      proxy.breakAll();
+    }
+    assert.deepEqual(await reading.ended, { code: 0, signal: null }, reading.stderr);
+    const lines = reading.stdout.trim().split('\n');
+    assert.equal(lines.length, 3000001);
+    assert.ok(
+      lines.slice(1).every((line, i) => Number(line) === i),
+      'every row once, in order',
+    );
+  },
+);
 
 test('only the functions of the header can be seen, in both forms of the library', () => {
   const header = fs.readFileSync(path.join(root, 'include/capstan/client.h'), 'utf8');
@@ -164,7 +199,17 @@ test('the header is good C11 and C++ by itself, with all warnings', () => {
     } catch {
       continue; // this compiler is not here
     }
-    const flags = ['-x', language, `-std=${standard}`, '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-fsyntax-only', '-'];
+    const flags = [
+      '-x',
+      language,
+      `-std=${standard}`,
+      '-Wall',
+      '-Wextra',
+      '-Wpedantic',
+      '-Werror',
+      '-fsyntax-only',
+      '-',
+    ];
     execFileSync(compiler, ['-I', path.join(root, 'include'), ...flags], { input: '#include <capstan/client.h>\n' });
   }
 });

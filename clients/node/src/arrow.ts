@@ -68,7 +68,11 @@ function timeOf(count: bigint, unit: number): string {
   const two = (n: number) => String(n).padStart(2, '0');
   const whole = `${two(Math.floor(seconds / 3600))}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
   const rest = count % per;
-  return rest === 0n ? whole : `${whole}.${String(rest).padStart(String(per).length - 1, '0').replace(/0+$/, '')}`;
+  return rest === 0n
+    ? whole
+    : `${whole}.${String(rest)
+        .padStart(String(per).length - 1, '0')
+        .replace(/0+$/, '')}`;
 }
 
 // DuckDB's days at both ends of its calendar stand for infinity, and a Date ends before.
@@ -102,7 +106,9 @@ function listOf(read: Reader, child: Data, from: number, to: number): unknown[] 
 }
 
 const uuidOf = (bytes: Uint8Array) =>
-  Buffer.from(bytes).toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  Buffer.from(bytes)
+    .toString('hex')
+    .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 
 function fixedReader(field: Field, options: RowOptions): Reader {
   const at = (data: Data, i: number): Uint8Array =>
@@ -143,7 +149,9 @@ function nestedReader(arrow: ArrowModule, field: Field, options: RowOptions): Re
   if (type.typeId === Type.Struct) {
     const readers = type.children.map((child: Field) => [child.name, inner(child)] as const);
     return (data, i) =>
-      Object.fromEntries(readers.map(([name, read]: [string, Reader], at: number) => [name, read(data.children[at], i)]));
+      Object.fromEntries(
+        readers.map(([name, read]: [string, Reader], at: number) => [name, read(data.children[at], i)]),
+      );
   }
   return undefined;
 }

@@ -92,7 +92,9 @@ const isEnd = ({ type, attempt }: JobEvent) => attempt === 0 && /^(completed|fai
 export function toJson(value: unknown): string {
   if (typeof value === 'bigint') return String(value);
   if (typeof value === 'number' && !Number.isFinite(value)) {
-    throw new InvalidArgumentError(`${value} is not a number that JSON can hold`, { hint: `give it as the text '${value}'` });
+    throw new InvalidArgumentError(`${value} is not a number that JSON can hold`, {
+      hint: `give it as the text '${value}'`,
+    });
   }
   if (Array.isArray(value)) return `[${value.map((item) => toJson(item ?? null)).join(',')}]`;
   if (typeof value === 'object' && value !== null && !('toJSON' in value)) {
@@ -286,7 +288,11 @@ export class Job {
   }
 }
 
-async function* eventsOf(connection: Connection, queryId: string, { after = 0, follow = false, ...options }: EventOptions) {
+async function* eventsOf(
+  connection: Connection,
+  queryId: string,
+  { after = 0, follow = false, ...options }: EventOptions,
+) {
   let afterSeq = after;
   for (;;) {
     const request = () => ({ queryId, afterSeq, follow });
@@ -366,7 +372,11 @@ export class Client {
   }
 
   /** Submits SQL, waits for its end, and returns all rows. An abort cancels the query. Needs the package apache-arrow. */
-  async sql<T extends object = Row>(sql: string, params?: Params, options: QueryOptions & RowOptions = {}): Promise<T[]> {
+  async sql<T extends object = Row>(
+    sql: string,
+    params?: Params,
+    options: QueryOptions & RowOptions = {},
+  ): Promise<T[]> {
     const { bigints, ...rest } = options;
     await loadArrow(); // before anything runs
     const job = await this.query(sql, params, rest);
@@ -396,7 +406,9 @@ export class Client {
     return eventsOf(this.#connection, '', options);
   }
 
-  async nodes(filter: CallOptions & { executor?: string; capability?: string; operator?: string } = {}): Promise<Node[]> {
+  async nodes(
+    filter: CallOptions & { executor?: string; capability?: string; operator?: string } = {},
+  ): Promise<Node[]> {
     const { executor = '', capability = '', operator = '', ...options } = filter;
     const request = { executor, capability, operator };
     const { nodes } = (await this.#connection.call('ListNodes', request, options)) as Message;

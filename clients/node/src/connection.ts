@@ -8,7 +8,14 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import grpc, { type ServiceError } from '@grpc/grpc-js';
 import protoLoader from '@grpc/proto-loader';
-import { type CapstanError, DeadlineError, errorOf, InvalidArgumentError, trailerOf, UnavailableError } from './errors.js';
+import {
+  type CapstanError,
+  DeadlineError,
+  errorOf,
+  InvalidArgumentError,
+  trailerOf,
+  UnavailableError,
+} from './errors.js';
 import { findToken } from './tokens.js';
 import type { CallOptions } from './types.js';
 
@@ -52,7 +59,9 @@ const definitions = protoLoader.loadSync(protoFile, { longs: Number, enums: Stri
 // Which path and codecs a method has: { SubmitTasks: { path, requestSerialize, ... }, ... }.
 const methods = new Map<string, grpc.MethodDefinition<Message, Message>>(
   Object.values(definitions).flatMap((service) =>
-    'format' in service ? [] : Object.entries(service as unknown as Record<string, grpc.MethodDefinition<Message, Message>>),
+    'format' in service
+      ? []
+      : Object.entries(service as unknown as Record<string, grpc.MethodDefinition<Message, Message>>),
   ),
 );
 
@@ -329,4 +338,3 @@ export class Connection {
     }
   }
 }
-

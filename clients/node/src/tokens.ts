@@ -35,7 +35,8 @@ export function findToken(servers: readonly string[]): string | undefined {
   const config = process.env['XDG_CONFIG_HOME'];
   const folder = path.join(config?.startsWith('/') ? config : path.join(homedir(), '.config'), 'capstan', 'tokens');
   for (const server of servers) {
-    const token = read(path.join(folder, server)) ?? read(path.join(folder, server.replace(/^localhost:/, '127.0.0.1:')));
+    const token =
+      read(path.join(folder, server)) ?? read(path.join(folder, server.replace(/^localhost:/, '127.0.0.1:')));
     if (token) return token;
   }
   return undefined;

@@ -19,6 +19,7 @@ const POLL_MS = 30000;
 const POLL_PAUSE_MS = 100;
 const REPORTS_MAX = 100;
 const DRAIN_TICK_MS = 20;
+const GOODBYE_MS = 2000; // a coordinator that is not told notices by itself
 
 /** A task as its executor sees it. */
 export interface Task<Inputs = any> {
@@ -129,7 +130,15 @@ export class Worker {
   #wakeReporter = () => {};
   #settle!: { resolve: () => void; reject: (error: Error) => void };
 
-  constructor({ executors, id, slots = 4, capabilities = {}, operators = [], log = () => {}, ...connect }: WorkerOptions) {
+  constructor({
+    executors,
+    id,
+    slots = 4,
+    capabilities = {},
+    operators = [],
+    log = () => {},
+    ...connect
+  }: WorkerOptions) {
     this.id = id ?? `${hostname()}-${process.pid}`;
     this.#options = { executors, slots, capabilities, operators, log };
     this.#connection = new Connection(connect);
@@ -176,7 +185,10 @@ export class Worker {
       customOperatorCapabilities: operators,
       version: 'capstan-node',
     };
-    this.#settings = await this.#call('RegisterWorker', request, { patienceMs: Infinity, ...(signal ? { signal } : {}) });
+    this.#settings = await this.#call('RegisterWorker', request, {
+      patienceMs: Infinity,
+      ...(signal ? { signal } : {}),
+    });
     this.#options.log(`registered as ${this.id}`);
   }
 
@@ -378,7 +390,11 @@ export class Worker {
       idempotencyKey: assigned.idempotencyKey,
       progress: (fraction, { rows = 0, bytes = 0 } = {}) => {
         const within = Math.min(1, Math.max(0, Number(fraction) || 0));
-        attempt.progress = { fraction: within, rows: Math.max(0, Math.floor(rows)), bytes: Math.max(0, Math.floor(bytes)) };
+        attempt.progress = {
+          fraction: within,
+          rows: Math.max(0, Math.floor(rows)),
+          bytes: Math.max(0, Math.floor(bytes)),
+        };
       },
     };
   }
@@ -388,10 +404,13 @@ export class Worker {
     if (!attempt.isExclusive || !attempt.isRunning) return;
     clearTimeout(attempt.leaseTimer);
     const until = from + attempt.leaseMs - marginOf(attempt.leaseMs);
-    attempt.leaseTimer = setTimeout(() => {
-      this.#options.log(`${attempt.ref.queryId}: an exclusive task is stopped, its lease could not be renewed`);
-      this.#release(attempt);
-    }, Math.max(0, until - performance.now()));
+    attempt.leaseTimer = setTimeout(
+      () => {
+        this.#options.log(`${attempt.ref.queryId}: an exclusive task is stopped, its lease could not be renewed`);
+        this.#release(attempt);
+      },
+      Math.max(0, until - performance.now()),
+    );
   }
 
   #release(attempt: Attempt): void {
@@ -456,7 +475,11 @@ export class Worker {
     const report = batch[0] as Report;
     if ((code === 'invalid_argument' || code === 'resource_exhausted') && !report.isReplaced) {
       report.isReplaced = true;
-      report.content = { state: 'TASK_STATE_FAILED', message: `the result was refused: ${textOf(error)}`, notRetryable: true };
+      report.content = {
+        state: 'TASK_STATE_FAILED',
+        message: `the result was refused: ${textOf(error)}`,
+        notRetryable: true,
+      };
     } else {
       await pause(POLL_PAUSE_MS * 2, this.#quit.signal);
     }
@@ -486,7 +509,8 @@ export class Worker {
         }
         await pause(DRAIN_TICK_MS, this.#quit.signal);
       }
-      if (!this.#quit.signal.aborted) await this.#call('DeregisterWorker', {}).catch(() => {});
+      if (!this.#quit.signal.aborted)
+        await this.#call('DeregisterWorker', {}, { timeoutMs: GOODBYE_MS }).catch(() => {});
       this.#leave();
     }
     return this.ended;

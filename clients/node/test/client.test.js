@@ -1,4 +1,5 @@
 // client.test.js - the client against real coordinators and workers: the way of a job, rows, errors, deadlines, events.
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import * as arrow from 'apache-arrow';
@@ -70,7 +71,10 @@ scenario('a tree: submit, wait, results, status, tasks, events, lists', async (w
   const events = await all(job.events({ follow: true }));
   assert.deepEqual([events[0].type, events.at(-1).type, events.at(-1).attempt], ['created', 'completed', 0]);
   assert.ok((await all(client.events())).length >= events.length);
-  assert.deepEqual((await all(job.events({ after: events.at(-2).seq }))).map(({ type }) => type), ['completed']);
+  assert.deepEqual(
+    (await all(job.events({ after: events.at(-2).seq }))).map(({ type }) => type),
+    ['completed'],
+  );
   const jobs = await all(client.jobs({ name: 'sum' }));
   assert.deepEqual(
     jobs.map(({ jobId, state }) => [jobId, state]),
@@ -147,10 +151,13 @@ scenario('rows as objects, of all kinds of types; parameters; a million rows; Ar
   const [big] = await client.sql('select 1::bigint as n', [], { bigints: true });
   assert.equal(big.n, 1n);
   assert.deepEqual(await client.sql('select $1 + 1 as n, $2 as t', [41, "it's"]), [{ n: 42, t: "it's" }]);
-  assert.deepEqual(await client.sql('select $big::bigint as big, $day::timestamp as day', {
-    big: 9007199254740993n,
-    day: new Date('2026-01-02T03:04:05Z'),
-  }), [{ big: 9007199254740993n, day: new Date('2026-01-02T03:04:05Z') }]);
+  assert.deepEqual(
+    await client.sql('select $big::bigint as big, $day::timestamp as day', {
+      big: 9007199254740993n,
+      day: new Date('2026-01-02T03:04:05Z'),
+    }),
+    [{ big: 9007199254740993n, day: new Date('2026-01-02T03:04:05Z') }],
+  );
   const many = await client.query('select x, x * 2 as y from range(1000000) t(x)');
   await many.wait();
   let count = 0;
@@ -161,7 +168,10 @@ scenario('rows as objects, of all kinds of types; parameters; a million rows; Ar
   }
   assert.deepEqual([count, sum], [1000000, 999999000000]);
   const reader = await many.arrow();
-  assert.deepEqual(reader.schema.fields.map(({ name }) => name), ['x', 'y']);
+  assert.deepEqual(
+    reader.schema.fields.map(({ name }) => name),
+    ['x', 'y'],
+  );
   await reader.cancel();
   const table = await arrow.tableFromIPC(many.bytes());
   assert.equal(table.numRows, 1000000);
@@ -172,7 +182,10 @@ scenario('rows as objects, of all kinds of types; parameters; a million rows; Ar
   await physical.wait();
   assert.equal((await physical.toArray()).length, 1, 'a physical plan runs');
   await client.putTable('numbers', `${cluster.dir}/numbers.parquet`);
-  assert.deepEqual((await client.tables()).map(({ name }) => name), ['numbers']);
+  assert.deepEqual(
+    (await client.tables()).map(({ name }) => name),
+    ['numbers'],
+  );
   await client.deleteTable('numbers');
   assert.deepEqual(await client.tables(), []);
 });
@@ -224,7 +237,12 @@ scenario('a deadline and a signal end a wait; the job goes on unless it is to be
   assert.equal((await job.wait({ orFailure: true })).state, 'canceled');
   const second = new AbortController();
   const running = client.run({ tasks: [sleep('s', 600000)] }, { id: 'run', signal: second.signal });
-  await until('it is there', () => client.job('run').status().catch(() => undefined));
+  await until('it is there', () =>
+    client
+      .job('run')
+      .status()
+      .catch(() => undefined),
+  );
   second.abort();
   await assert.rejects(running, { name: 'AbortError' });
   assert.equal((await client.job('run').wait({ orFailure: true })).state, 'canceled');
@@ -265,7 +283,17 @@ scenario('rows and events go on where a connection broke, each once', async (wor
 
 scenario('tokens: the one that up has left for this user, a given one, and none', async (world) => {
   const home = world.folder('home');
-  const args = ['up', '--data', world.folder('data'), '--workers', '1', '--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
+  const args = [
+    'up',
+    '--data',
+    world.folder('data'),
+    '--workers',
+    '1',
+    '--listen',
+    '127.0.0.1:0',
+    '--http',
+    '127.0.0.1:0',
+  ];
   const up = world.capstan('up', args, { env: { XDG_CONFIG_HOME: home } });
   const [, address] = await up.line(/ready: coordinator at (\S+),/);
   const file = path.join(home, 'capstan/tokens', address);
@@ -295,4 +323,47 @@ scenario('tokens: the one that up has left for this user, a given one, and none'
     else process.env.XDG_CONFIG_HOME = before;
   }
   assert.equal(await ask({ token }), 1);
+});
+
+// Certificates of an authority of this test's own: texts of its PEM files.
+function certificates(world) {
+  const folder = world.folder('certificates');
+  const script = `
+    new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+    $new -x509 -keyout ca.key -out ca.pem -days 2 -subj /CN=test-ca
+    $new -keyout node.key -out node.csr -subj /CN=node
+    printf 'subjectAltName=IP:127.0.0.1' >node.ext
+    openssl x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile node.ext -out node.pem`;
+  execFileSync('sh', ['-e', '-c', script], { cwd: folder, stdio: 'ignore' });
+  const file = (name) => path.join(folder, name);
+  return { file, pem: (name) => fs.readFileSync(file(name), 'utf8') };
+}
+
+scenario('TLS: an authority that is trusted, a certificate of the client, and neither', async (world) => {
+  const { file, pem } = certificates(world);
+  const keys = ['--tls-cert', file('node.pem'), '--tls-key', file('node.key'), '--tls-client-ca', file('ca.pem')];
+  const store = `sqlite:${world.folder()}/state.db`;
+  const coordinator = world.capstan('coordinator', [
+    'coordinator',
+    '--store',
+    store,
+    '--listen',
+    '127.0.0.1:0',
+    ...keys,
+  ]);
+  const [, servers] = await coordinator.line(/serving on (\S+),/);
+  const ask = async (tls) => {
+    const client = connect({ servers, tls, patienceMs: 500 });
+    try {
+      return (await client.leader()).address;
+    } finally {
+      client.close();
+    }
+  };
+  await coordinator.line(/this coordinator leads/);
+  const own = { ca: pem('ca.pem'), cert: pem('node.pem'), key: pem('node.key') };
+  assert.equal(await ask(own), servers);
+  await assert.rejects(ask({ ca: pem('ca.pem') }), UnavailableError); // it presents nothing
+  await assert.rejects(ask(true), UnavailableError); // it trusts only what the machine trusts
+  await assert.rejects(ask(false), UnavailableError);
 });

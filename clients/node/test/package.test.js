@@ -37,23 +37,53 @@ test('the package has all that is needed, and its types hold', async () => {
   try {
     const folder = world.folder('pack');
     const pack = JSON.parse(
-      execFileSync('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', folder], { cwd: here, stdio: ['ignore', 'pipe', 'ignore'] }),
+      execFileSync('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', folder], {
+        cwd: here,
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }),
     )[0];
     const files = pack.files.map((file) => file.path).sort();
-    for (const wanted of ['LICENSE', 'README.md', 'package.json', 'dist/capstan.proto', 'dist/index.js', 'dist/index.d.ts']) {
+    for (const wanted of [
+      'LICENSE',
+      'README.md',
+      'package.json',
+      'dist/capstan.proto',
+      'dist/index.js',
+      'dist/index.d.ts',
+    ]) {
       assert.ok(files.includes(wanted), `${wanted} is in the package: ${files}`);
     }
-    assert.deepEqual(files.filter((name) => !/^(dist\/|LICENSE$|README\.md$|package\.json$)/.test(name)), []);
+    assert.deepEqual(
+      files.filter((name) => !/^(dist\/|LICENSE$|README\.md$|package\.json$)/.test(name)),
+      [],
+    );
     // As if installed beside its dependencies.
     const modules = path.join(folder, 'node_modules');
     fs.mkdirSync(path.join(modules, 'capstan'), { recursive: true });
-    execFileSync('tar', ['-xzf', path.join(folder, pack.filename), '-C', path.join(modules, 'capstan'), '--strip-components=1']);
+    execFileSync('tar', [
+      '-xzf',
+      path.join(folder, pack.filename),
+      '-C',
+      path.join(modules, 'capstan'),
+      '--strip-components=1',
+    ]);
     for (const name of fs.readdirSync(path.join(here, 'node_modules'))) {
       if (!name.startsWith('.')) fs.symlinkSync(path.join(here, 'node_modules', name), path.join(modules, name));
     }
     fs.writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}');
     fs.writeFileSync(path.join(folder, 'program.ts'), program);
-    const flags = ['--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--outDir', 'out', 'program.ts'];
+    const flags = [
+      '--strict',
+      '--module',
+      'nodenext',
+      '--target',
+      'es2022',
+      '--types',
+      'node',
+      '--outDir',
+      'out',
+      'program.ts',
+    ];
     try {
       execFileSync(process.execPath, [tsc, ...flags], { cwd: folder, encoding: 'utf8' });
     } catch (error) {

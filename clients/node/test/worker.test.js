@@ -5,7 +5,13 @@ import { connect, TaskError, Worker } from 'capstan';
 import { assert, quick, scenario, until } from '../../../tests/e2e/harness.js';
 
 const workerScript = fileURLToPath(new URL('worker-process.js', import.meta.url));
-const patient = { ...quick, node_dead_ms: 60000, lease_ms: 3000, worker_liveness_timeout_ms: 3000, node_stale_ms: 3000 };
+const patient = {
+  ...quick,
+  node_dead_ms: 60000,
+  lease_ms: 3000,
+  worker_liveness_timeout_ms: 3000,
+  node_stale_ms: 3000,
+};
 
 async function start(world, cluster, executors, options = {}) {
   const worker = await new Worker({ servers: cluster.address, id: 'js', executors, ...options }).start();
@@ -45,7 +51,8 @@ scenario('executors: results, failures, retries, timeouts, progress, what a task
         it.it = it;
         return it;
       },
-      late: ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve(String(signal.reason)))),
+      late: ({ signal }) =>
+        new Promise((resolve) => signal.addEventListener('abort', () => resolve(String(signal.reason)))),
       slow: async ({ progress, signal }) => {
         progress(0.5, { rows: 10, bytes: 2048 });
         while (!passed && !signal.aborted) await pause(10);
@@ -56,11 +63,14 @@ scenario('executors: results, failures, retries, timeouts, progress, what a task
   assert.deepEqual(await client.run(one('add', { a: 2, b: 3 })), { t: 5 });
   assert.deepEqual(await client.run(one('nothing')), { t: null });
   assert.deepEqual(await client.run(one('flaky', { x: 1 })), { t: 'at last' });
-  assert.deepEqual(tries.map(({ attempt, inputs, name }) => [attempt, inputs.x, name]), [
-    [1, 1, 't'],
-    [2, 1, 't'],
-    [3, 1, 't'],
-  ]);
+  assert.deepEqual(
+    tries.map(({ attempt, inputs, name }) => [attempt, inputs.x, name]),
+    [
+      [1, 1, 't'],
+      [2, 1, 't'],
+      [3, 1, 't'],
+    ],
+  );
   assert.equal(new Set(tries.map(({ taskKey }) => taskKey)).size, 1, 'one key over all attempts');
   assert.equal(new Set(tries.map(({ idempotencyKey }) => idempotencyKey)).size, 3, 'and one of each');
   const failure = async (tree) => {
@@ -117,11 +127,13 @@ scenario('close lets tasks end and leaves; with now it gives them back to anothe
   const cluster = await world.cluster({ settings: quick });
   const client = clientOf(world, cluster);
   const ran = [];
-  const hold = (who) => async ({ signal }) => {
-    ran.push(who);
-    while (!signal.aborted && !ran.includes('open')) await pause(5);
-    return who;
-  };
+  const hold =
+    (who) =>
+    async ({ signal }) => {
+      ran.push(who);
+      while (!signal.aborted && !ran.includes('open')) await pause(5);
+      return who;
+    };
   const first = await start(world, cluster, { hold: hold('first') }, { id: 'first' });
   const job = await client.submit(one('hold'));
   await until('it runs', () => ran.length === 1);
@@ -129,7 +141,11 @@ scenario('close lets tasks end and leaves; with now it gives them back to anothe
   ran.push('open');
   await closing;
   assert.deepEqual(await job.results(), { t: 'first' }, 'what ran was reported');
-  assert.deepEqual((await client.nodes()).filter(({ status }) => status === 'healthy'), [], 'it has said goodbye');
+  assert.deepEqual(
+    (await client.nodes()).filter(({ status }) => status === 'healthy'),
+    [],
+    'it has said goodbye',
+  );
   ran.length = 0;
   const second = await start(world, cluster, { hold: hold('second') }, { id: 'second' });
   const other = await client.submit(one('hold'));
@@ -143,39 +159,54 @@ scenario('close lets tasks end and leaves; with now it gives them back to anothe
   for await (const { failures } of other.tasks()) assert.equal(failures, 0, 'giving back costs nothing');
 });
 
-scenario('a worker that is killed: its task runs elsewhere, and its restart under the old name is no trouble', async (world) => {
-  const cluster = await world.cluster({ settings: quick });
-  const client = clientOf(world, cluster);
-  const launch = async () => {
-    const child = world.start('worker process', process.execPath, [workerScript, cluster.address, 'killed']);
-    await child.line(/registered/);
-    return child;
-  };
-  const child = await launch();
-  const job = await client.submit(one('where', { ms: 600000 }));
-  await child.line(/began/);
-  await child.kill();
-  const again = await launch(); // a new incarnation: the task comes back at once, without waiting for a lease
-  await again.line(/began/);
-  const tasks = [];
-  for await (const task of job.tasks()) tasks.push(task);
-  assert.deepEqual([tasks[0].workerId, tasks[0].attempt], ['killed', 2]);
-  await job.cancel();
-  const third = await client.submit(one('where', { ms: 0 }));
-  await third.wait();
-  assert.deepEqual(await third.results(), { t: again.pid });
-  assert.deepEqual(await again.stop(), { code: 0, signal: null }, 'SIGTERM drains it');
-});
+scenario(
+  'a worker that is killed: its task runs elsewhere, and its restart under the old name is no trouble',
+  async (world) => {
+    const cluster = await world.cluster({ settings: quick });
+    const client = clientOf(world, cluster);
+    const launch = async () => {
+      const child = world.start('worker process', process.execPath, [workerScript, cluster.address, 'killed']);
+      await child.line(/registered/);
+      return child;
+    };
+    const child = await launch();
+    const job = await client.submit(one('where', { ms: 600000 }));
+    await child.line(/began/);
+    await child.kill();
+    const again = await launch(); // a new incarnation: the task comes back at once, without waiting for a lease
+    await again.line(/began/);
+    const tasks = [];
+    for await (const task of job.tasks()) tasks.push(task);
+    assert.deepEqual([tasks[0].workerId, tasks[0].attempt], ['killed', 2]);
+    await job.cancel();
+    const third = await client.submit(one('where', { ms: 0 }));
+    await third.wait();
+    assert.deepEqual(await third.results(), { t: again.pid });
+    assert.deepEqual(await again.stop(), { code: 0, signal: null }, 'SIGTERM drains it');
+  },
+);
 
 scenario('a worker that may not join says so, and one that never started can be closed', async (world) => {
-  const args = ['up', '--data', world.folder('data'), '--workers', '1', '--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
+  const args = [
+    'up',
+    '--data',
+    world.folder('data'),
+    '--workers',
+    '1',
+    '--listen',
+    '127.0.0.1:0',
+    '--http',
+    '127.0.0.1:0',
+  ];
   const up = world.capstan('up', args, { env: { XDG_CONFIG_HOME: world.folder('home') } });
   const [, address] = await up.line(/ready: coordinator at (\S+),/);
   const worker = new Worker({ servers: address, token: 'wrong', executors: {} });
   await assert.rejects(worker.start(), { code: 'unauthenticated' });
   await new Worker({ servers: address, executors: {} }).close();
   const signal = AbortSignal.timeout(100);
-  await assert.rejects(new Worker({ servers: '127.0.0.1:1', executors: {} }).start({ signal }), { name: 'TimeoutError' });
+  await assert.rejects(new Worker({ servers: '127.0.0.1:1', executors: {} }).start({ signal }), {
+    name: 'TimeoutError',
+  });
 });
 
 scenario('of two live workers of one name the older ends and says why', async (world) => {
@@ -185,33 +216,39 @@ scenario('of two live workers of one name the older ends and says why', async (w
   await assert.rejects(older.ended, /a newer process runs under the worker id same/);
 });
 
-scenario('cut off, an exclusive task stops before another may start it; others are reported when somebody is there', async (world) => {
-  const cluster = await world.cluster({ settings: patient });
-  const client = clientOf(world, cluster);
-  const proxy = await world.proxy(cluster.address);
-  const story = [];
-  let isOpen = false;
-  const hold = async ({ name, attempt, signal }) => {
-    story.push(`${name} ${attempt} began`);
-    while (!isOpen && !signal.aborted) await pause(5);
-    story.push(`${name} ${attempt} ${signal.aborted ? 'stopped' : 'ended'}`);
-    return name;
-  };
-  await start(world, { address: proxy.address }, { hold }, { id: 'cut', slots: 1 });
-  const alone = await client.submit(one('hold', {}, { name: 'alone', exclusive: true }));
-  await until('it runs', () => story.length === 1);
-  await start(world, cluster, { hold }, { id: 'other', slots: 1 });
-  proxy.cut();
-  await until('the other has it', () => story.includes('alone 2 began'));
-  assert.deepEqual(story, ['alone 1 began', 'alone 1 stopped', 'alone 2 began'], 'never twice at the same time');
-  isOpen = true;
-  await alone.wait();
-  proxy.heal();
-  assert.deepEqual(await alone.results(), { alone: 'alone' });
-});
+scenario(
+  'cut off, an exclusive task stops before another may start it; others are reported when somebody is there',
+  async (world) => {
+    const cluster = await world.cluster({ settings: patient });
+    const client = clientOf(world, cluster);
+    const proxy = await world.proxy(cluster.address);
+    const story = [];
+    let isOpen = false;
+    const hold = async ({ name, attempt, signal }) => {
+      story.push(`${name} ${attempt} began`);
+      while (!isOpen && !signal.aborted) await pause(5);
+      story.push(`${name} ${attempt} ${signal.aborted ? 'stopped' : 'ended'}`);
+      return name;
+    };
+    const cut = await start(world, { address: proxy.address }, { hold }, { id: 'cut', slots: 1 });
+    const alone = await client.submit(one('hold', {}, { name: 'alone', exclusive: true }));
+    await until('it runs', () => story.length === 1);
+    await start(world, cluster, { hold }, { id: 'other', slots: 1 });
+    proxy.cut();
+    await until('the other has it', () => story.includes('alone 2 began'));
+    assert.deepEqual(story, ['alone 1 began', 'alone 1 stopped', 'alone 2 began'], 'never twice at the same time');
+    isOpen = true;
+    await alone.wait();
+    proxy.heal();
+    assert.deepEqual(await alone.results(), { alone: 'alone' });
+    await cut.close();
+  },
+);
 
 scenario('a task that ends while nobody can be told is reported later, and not run again', async (world) => {
-  const cluster = await world.cluster({ settings: { ...patient, lease_ms: 20000, worker_liveness_timeout_ms: 20000, node_stale_ms: 20000 } });
+  const cluster = await world.cluster({
+    settings: { ...patient, lease_ms: 20000, worker_liveness_timeout_ms: 20000, node_stale_ms: 20000 },
+  });
   const client = clientOf(world, cluster);
   const proxy = await world.proxy(cluster.address);
   let isOpen = false;
@@ -231,4 +268,5 @@ scenario('a task that ends while nobody can be told is reported later, and not r
   proxy.heal();
   await job.wait();
   assert.deepEqual(await job.results(), { t: 1 });
+  await worker.close();
 });

@@ -76,7 +76,8 @@ function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string |
       </text>
       <rect class="track" x="10" y={height - 14} width={inner} height="5" rx="2.5" />
       <rect class="done is-succeeded" x="10" y={height - 14} width={part(stage.succeeded)} height="5" rx="2.5" />
-      <rect class="done is-failed" x={10 + part(stage.succeeded)} y={height - 14} width={part(stage.failed + stage.canceled + stage.skipped)} height="5" />
+      <rect class="done is-failed" x={10 + part(stage.succeeded)} y={height - 14} width={part(stage.failed)} height="5" rx="1" />
+      <rect class="done is-canceled" x={10 + part(stage.succeeded + stage.failed)} y={height - 14} width={part(stage.canceled + stage.skipped)} height="5" rx="1" />
       <rect class="done is-running" x={10 + part(ended(stage))} y={height - 14} width={part(stage.running)} height="5" />
     </g>
   );

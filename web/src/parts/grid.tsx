@@ -141,7 +141,7 @@ export function Grid({ jobId, columns, first, total }: Props) {
   }
   return (
     <div class="grid">
-      <div class="virtual-box" ref={box} tabIndex={0} role="table" aria-label="Result" aria-rowcount={total + 1} aria-colcount={columns.length + 1}>
+      <div class="virtual-box" style={{ height: `min(60vh, 560px, ${(total + 1) * ROW + 18}px)` }} ref={box} tabIndex={0} role="table" aria-label="Result" aria-rowcount={total + 1} aria-colcount={columns.length + 1}>
         <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ width: `${all}px` }}>
           <span role="columnheader" class="num" style={{ width: `${numbers}px` }}>
             #

@@ -20,6 +20,9 @@ const KEYWORDS = new Set(
   ).split(' '),
 );
 
+// Keywords that are also the names of functions.
+const CALLED = new Set('array cast columns date extract glob if left range replace right row time timestamp try_cast unnest'.split(' '));
+
 // One alternative for each kind, in the order in which they are tried. A text or comment that is not closed goes to the end.
 const WORDS = new RegExp(
   [
@@ -41,7 +44,8 @@ export function wordsOf(sql: string): Word[] {
     const groups = found.groups!;
     if (groups['word'] !== undefined) {
       const isCall = /^\s*\(/.test(sql.slice(found.index + text.length, found.index + text.length + 20));
-      const isKeyword = KEYWORDS.has(text.toLowerCase());
+      const lower = text.toLowerCase();
+      const isKeyword = KEYWORDS.has(lower) && !(isCall && CALLED.has(lower));
       words.push({ kind: isKeyword ? 'keyword' : isCall ? 'function' : 'name', text });
       continue;
     }
