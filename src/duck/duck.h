@@ -112,8 +112,9 @@ MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray
 /* How a stream becomes a table. */
 struct duck_input {
     const char *name;
-    uint64_t rows; /* about how many to expect; 0: unknown */
-    bool is_kept;  /* all rows are read at once, into a temporary table that can be read often, and spills */
+    uint64_t rows;  /* about how many to expect; 0: unknown */
+    bool is_chosen; /* its rows are some of many, so that a join with it leaves out most of the other side */
+    bool is_kept;   /* all rows are read at once, into a temporary table that can be read often, and spills */
 };
 
 /*

@@ -19,6 +19,8 @@
 #include "duck/duck_internal.h"
 #include "duck/slice.h"
 
+#define CHOSEN_GUESS 5
+
 struct duck_table {
     struct duck_connection *connection;
     char *name;
@@ -385,13 +387,25 @@ static void free_table(struct duck_table *table)
     mem_free(table);
 }
 
-/* Makes the table that the connection sees. */
-static enum err make_visible(struct duck_table *table, bool is_kept, struct error *e)
+/*
+ * Makes the table that the connection sees.
+ *
+ * DuckDB hands a Bloom filter of a join's keys to the scan on the other side only if it sees a filter on this one: a table
+ * without any, it thinks, has all keys. So rows that were chosen get a condition that always holds, and that it cannot see
+ * through. It takes such a condition to leave a fifth of the rows (CHOSEN_GUESS).
+ */
+static enum err make_visible(struct duck_table *table, const struct duck_input *input, struct error *e)
 {
     struct buf sql = {0};
-    buf_text(&sql, is_kept ? "CREATE TEMP TABLE " : "CREATE TEMP VIEW ");
+    buf_text(&sql, input->is_kept ? "CREATE TEMP TABLE " : "CREATE TEMP VIEW ");
     duck__write_name(&sql, table->name);
     buf_format(&sql, " AS SELECT * FROM capstan_stream('%s')", table->id);
+    const char *first = table->schema.children[0]->name;
+    if (input->is_chosen && !input->is_kept && first != NULL && first[0] != '\0') {
+        buf_text(&sql, " WHERE hash(");
+        duck__write_name(&sql, first);
+        buf_text(&sql, ") >= 0");
+    }
     enum err err = duck_run(table->connection, sql.data, e);
     buf_deinit(&sql);
     return err;
@@ -419,7 +433,7 @@ enum err duck_register(struct duck_connection *connection, const struct duck_inp
     (void)pthread_mutex_init(&table->mutex, NULL);
     table->connection = connection;
     table->name = mem_strdup(input->name);
-    table->rows = input->rows;
+    table->rows = input->is_chosen && !input->is_kept ? input->rows * CHOSEN_GUESS : input->rows;
     table->stream = *stream;
     stream->release = NULL;
     add_stream(table);
@@ -434,7 +448,7 @@ enum err duck_register(struct duck_connection *connection, const struct duck_inp
         err = learn_conversions(table, e);
     }
     if (err == ERR_OK) {
-        err = make_visible(table, input->is_kept, e);
+        err = make_visible(table, input, e);
     }
     if (err != ERR_OK) {
         free_table(table);

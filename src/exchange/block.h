@@ -1,7 +1,8 @@
 /*
  * block.h - a piece of memory that several hold: what is written once, kept, sent and read without being copied.
  *
- * The bytes begin at a multiple of 64, as Arrow recommends for its buffers.
+ * The bytes begin at a multiple of 64, as Arrow recommends for its buffers. Some of the memory of large blocks that are
+ * gone is kept for new ones, up to 128 MiB in a process.
  *
  * Ownership: counted. Who gets a block from block_new or block_ref gives it back with block_unref. After it is shared,
  * nobody writes to it. Threads: any.
@@ -19,6 +20,7 @@
 
 struct block {
     atomic_uint refs;
+    uint32_t steps; /* block.c's */
     size_t n;
     uint8_t *bytes;
 };

@@ -210,7 +210,10 @@ static enum err register_inputs(struct fragment *f, struct error *e)
     enum err err = open_inputs(f, rows, e);
     for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
         const struct physical_input *input = &f->stage->inputs[i];
-        struct duck_input table = {.name = input->name, .rows = rows[i], .is_kept = input->is_repeated};
+        struct duck_input table = {.name = input->name,
+                                   .rows = rows[i],
+                                   .is_chosen = input->is_whole && f->stage->n_splits > 0,
+                                   .is_kept = input->is_repeated};
         struct ArrowArrayStream stream;
         exchange_fetch_stream(f->fetches[i], &f->taps[i].inner);
         f->taps[i].rows_in = &f->run->rows_in;

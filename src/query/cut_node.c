@@ -16,7 +16,8 @@
  */
 #define REPLICATED_FILE_BYTES (UINT64_C(1024) * 1024)
 #define REPLICATED_FILE_BYTES_MAX (UINT64_C(32) * 1024 * 1024)
-#define REPLICATED_READ_BYTES (8.0 * 1024 * 1024)
+#define REPLICATED_READ_BYTES (16.0 * 1024 * 1024)
+#define REPLICATED_ROWS_MAX 400000
 
 /* The fragment with another node on top, for nodes that work row by row. */
 static struct fragment on_top(struct cutter *c, const struct fragment *child, const struct plan_node *node)
@@ -116,7 +117,7 @@ static bool is_small(const struct cutter *c, const struct scan *scan, const stru
         return false;
     }
     return total->bytes <= REPLICATED_FILE_BYTES ||
-           (total->bytes <= REPLICATED_FILE_BYTES_MAX &&
+           (total->bytes <= REPLICATED_FILE_BYTES_MAX && total->rows <= REPLICATED_ROWS_MAX &&
             (double)total->rows * read_row_bytes(scan, c->arena) <= REPLICATED_READ_BYTES);
 }
 

@@ -380,6 +380,8 @@ scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', 
   await job.getByRole('heading', { name: 'wide succeeded' }).waitFor();
   await job.getByRole('button', { name: /^w0: succeeded/ }).waitFor();
   assert.ok((await job.locator('.stage').count()) < 300, 'only what is seen is drawn');
+  await job.locator('.graph').evaluate((element) => element.scrollTo(element.scrollWidth, element.scrollHeight));
+  await job.getByRole('button', { name: /^w899: succeeded/ }).waitFor();
   const longestWide = await longest(job);
   await picture(job, 'job-900-stages');
   console.log(

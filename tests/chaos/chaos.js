@@ -110,8 +110,7 @@ export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
       impossible: impossible(cluster),
     };
   } catch (error) {
-    error.message += `\nlogs are kept in ${dir}`;
-    throw error;
+    throw Object.assign(error, { dir });
   } finally {
     unwatch();
     await cluster.close();
@@ -160,7 +159,7 @@ export function print({ violations, figures, faults, missed, memory, impossible:
     `trees ${figures.trees}, queries ${figures.queries}, tasks ${figures.tasks}, attempts ${figures.attempts}, executions of commands ${figures.executions}`,
   );
   console.log(
-    `calls answered ${figures.calls}, not answered ${figures.unanswered}; transactions ${figures.transactions}, epochs ${figures.epochs}`,
+    `calls answered ${figures.calls}, not answered ${figures.unanswered}, of these command lines that gave up ${figures.gave_up}; transactions ${figures.transactions}, epochs ${figures.epochs}; the driver stood still ${figures.stalls} times`,
   );
   const list = Object.entries(faults).sort(([a], [b]) => (a < b ? -1 : 1));
   console.log(
@@ -213,7 +212,7 @@ if (process.argv[1] && fs.realpathSync(process.argv[1]) === new URL(import.meta.
     process.exitCode = await main(process.argv.slice(2));
   } catch (error) {
     if (error instanceof UsageError) console.error(`chaos: ${error.message}\n  hint: ./dev chaos --help`);
-    else console.error(`chaos: ${error.stack}`);
+    else console.error(`chaos: ${error.stack}${error.dir ? `\nlogs are kept in ${error.dir}` : ''}`);
     console.log('0 passed, 1 failed');
     process.exitCode = 2;
   }

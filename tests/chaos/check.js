@@ -443,6 +443,8 @@ export function check(history) {
       executions: runs.filter(({ what }) => what === 'start').length,
       calls: index.answers.length,
       unanswered: index.unknown.length,
+      gave_up: index.unknown.filter(({ op }) => op === 'cli').length,
+      stalls: index.stalls.length,
       epochs: new Set(index.audit.map(({ epoch }) => epoch)).size,
       transactions: new Set(index.audit.map(({ xid }) => xid)).size,
       lost: violations.filter(({ property }) => property === 'acknowledged').length,

@@ -313,8 +313,7 @@ const UNSEEN = {
   Node: ['blacklisted', 'draining', 'failures', 'custom_operator_capabilities', 'running_tasks'],
   StageStatus: ['canceled', 'skipped', 'queued', 'running', 'fraction'],
   TaskStatus: ['bytes', 'rows'],
-  PendingReason: [],
-  Table: [],
+  GetOverviewResponse: ['jobs_queued', 'jobs_canceled', 'stuck_tasks', 'attempts_lost', 'nodes_stale', 'nodes_dead'],
 };
 
 // Which fields of a message had a value other than the one that stands for nothing.
@@ -363,6 +362,7 @@ scenario('proto: every field of what clients are answered has been seen with a v
   await call('SubmitTasks', { job_id: 's', tree_json: Buffer.from(JSON.stringify(slow)) }, 'SubmitTasksResponse');
   await cluster.reaches('s', 'slow', 'running');
   await call('WhyPending', { query_id: 's' }, 'WhyPendingResponse');
+  await call('GetOverview', {}, 'GetOverviewResponse');
   await call('CancelQuery', { query_id: 's' }, 'CancelQueryResponse');
   await call('RetryJob', { query_id: 'j' }, 'RetryJobResponse');
   await call('GetLeader', {}, 'GetLeaderResponse');

@@ -146,6 +146,16 @@ export function useNow(isCounting: boolean, everyMs = 1000): number {
   return now;
 }
 
+// The value of some time ago: what is costly to draw follows in tasks of its own, one after the other.
+export function useLater<T>(value: T, ms: number): T {
+  const [late, setLate] = useState(value);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setLate(value), ms);
+    return () => window.clearTimeout(timer);
+  }, [value, ms]);
+  return late;
+}
+
 export function useStored(key: string, initial: string): [string, (value: string) => void] {
   const [value, setValue] = useState(() => localStorage.getItem(key) ?? initial);
   return [

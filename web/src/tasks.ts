@@ -9,6 +9,7 @@ export const TASKS_MAX = 20_000;
 const FEW = 1000;
 const REREAD_MS = 15_000;
 const REDRAW_MS = 300;
+const REDRAW_MANY_MS = 1000;
 
 const keyOf = (stage: number, task: number) => stage * 2 ** 22 + task;
 
@@ -102,7 +103,7 @@ export function useTasks(jobId: string, isEnded: boolean): Tasks {
       redrawTimer ||= window.setTimeout(() => {
         redrawTimer = 0;
         setVersion((n) => n + 1);
-      }, REDRAW_MS);
+      }, data.current.list.length > FEW ? REDRAW_MANY_MS : REDRAW_MS);
     };
     const read = async () => {
       const list: Task[] = [];
@@ -200,7 +201,8 @@ export function useTasks(jobId: string, isEnded: boolean): Tasks {
   };
 }
 
-// All attempts that are known: the last one of each task as the task tells it, those before as events told.
+// All attempts that are known: the last one of each task as the task tells it, those before as events told. They are
+// looked at again when there is another `version`.
 export function useAttempts(tasks: Tasks, version: string): Attempt[] {
   return useMemo(() => {
     const attempts: Attempt[] = [];
@@ -224,7 +226,7 @@ export function useAttempts(tasks: Tasks, version: string): Attempt[] {
       if (task?.attempt !== attempt.attempt && attempt.to !== null) attempts.push({ ...attempt, name: task?.name ?? null });
     }
     return attempts;
-  }, [tasks.list, version]);
+  }, [version]);
 }
 
 // One task with its result: pages are read until it is found.

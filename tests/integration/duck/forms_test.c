@@ -132,3 +132,27 @@ TEST(short_decimals_are_those_that_duckdb_keeps)
     expect_same_rows(&f);
     fixture_close(&f);
 }
+
+TEST(rows_that_were_chosen_are_all_there)
+{
+    struct fixture f;
+    struct buf text = {0};
+    fixture_open(&f, true);
+    duck_result_close(f.result);
+    enum err err = duck_query(f.from, "SELECT CASE WHEN i % 3 = 0 THEN NULL ELSE i END AS k, i FROM range(3000) r(i)",
+                              &f.result, &f.e);
+    CHECK_ERR(err, ERR_OK);
+    struct ArrowArrayStream stream = {.get_schema = get_schema,
+                                      .get_next = get_next,
+                                      .get_last_error = get_last_error,
+                                      .release = release,
+                                      .private_data = &f};
+    err = duck_register(f.to, &(struct duck_input){.name = "chosen", .rows = 3000, .is_chosen = true}, &stream, &f.e);
+    CHECK_STR(f.e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    CHECK_ERR(duck_rows(f.to, "SELECT count(*), count(k), sum(i)::BIGINT FROM chosen", NULL, 0, keep, &text, &f.e),
+              ERR_OK);
+    CHECK_STR(text.data, "3000 2000 4498500 ");
+    buf_deinit(&text);
+    fixture_close(&f);
+}

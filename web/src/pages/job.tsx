@@ -3,14 +3,14 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, hasEnded, type Job, type Stage, type Task } from '../api';
 import { bytes, duration, moment, number, plural, short } from '../format';
 import { readHistory } from '../history';
-import { useEvents, useNow, useResource } from '../hooks';
+import { useEvents, useLater, useNow, useResource } from '../hooks';
 import { Colored } from '../parts/editor';
 import { Graph, stateOf } from '../parts/graph';
 import { Skew, type Group } from '../parts/skew';
 import { TaskTable } from '../parts/tasktable';
 import { Timeline } from '../parts/timeline';
 import { Action, Badge, Bar, Card, Copy, Empty, Failure } from '../parts/ui';
-import { useAttempts, useTasks } from '../tasks';
+import { useAttempts, useTasks, type Tasks } from '../tasks';
 import { useSession } from '../session';
 
 const REPLAYED_MAX = 4000; // tasks: of larger jobs the past is not told event by event
@@ -203,6 +203,36 @@ function groupsOf(job: Job, tasks: Task[]): Group[] {
   return [...groups.values()];
 }
 
+interface OfTasks {
+  job: Job;
+  tasks: Tasks;
+  version: string;
+  now: number;
+}
+
+function TimelineCard({ job, tasks, version, now }: OfTasks) {
+  const attempts = useAttempts(tasks, useLater(version, 20));
+  const from = attempts.reduce((least, one) => Math.min(least, one.from), job.started_at_ms ?? Infinity);
+  const last = attempts.reduce((most, one) => Math.max(most, one.to ?? one.from), from + 1);
+  const to = hasEnded(job.state) ? last : Math.max(now, from + 1);
+  return (
+    <Card title="Timeline" extra={<span class="soft">{plural(attempts.length, 'attempt')}</span>}>
+      {attempts.length === 0 ? <Empty>No worker has had a task of it.</Empty> : <Timeline attempts={attempts} from={from} to={to} />}
+    </Card>
+  );
+}
+
+function SkewCard({ job, tasks, version, now }: OfTasks) {
+  const later = useLater(`${version} ${now}`, 60);
+  const groups = useMemo(() => groupsOf(job, tasks.list), [later]);
+  if (groups.length === 0) return null;
+  return (
+    <Card title="Skew">
+      <Skew groups={groups} now={now} />
+    </Card>
+  );
+}
+
 function Body({ job, refresh }: { job: Job; refresh: () => void }) {
   const { canWrite, whyNot } = useSession();
   const [selected, setSelected] = useState<number>();
@@ -218,16 +248,12 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
   });
   const done = tasks.list.filter((task) => task.state !== 'queued' && task.state !== 'running').length;
   const version = `${tasks.list.length} ${done} ${tasks.earlier.size} ${job.state}`;
-  const attempts = useAttempts(tasks, version);
-  const groups = useMemo(() => groupsOf(job, tasks.list), [tasks.list, version]);
   const isPlanned = job.kind === 'query' && (stages[0]?.succeeded ?? 0) > 0;
   const first = useResource(`plan ${job.job_id} ${isPlanned}`, async (signal) =>
     isPlanned ? (await api.tasks(job.job_id, { limit: 1 }, signal)).tasks[0]?.result : undefined,
   );
   const plan = useMemo(() => planStages(planOf(first.value), stages), [first.value, stages.length]);
   const notes = new Map([...plan].flatMap(([id, { what }]) => (what ? [[id, what] as const] : [])));
-  const from = attempts.reduce((least, one) => Math.min(least, one.from), job.started_at_ms ?? Infinity);
-  const to = isEnded ? attempts.reduce((most, one) => Math.max(most, one.to ?? one.from), from + 1) : Math.max(now, from + 1);
   const queued = stages.length === 0 ? !isEnded : stages.some((stage) => stage.queued > 0);
   const stage = stages.find((one) => one.stage === selected);
   // The stages that a plan made follow it, although they take nothing from it.
@@ -250,14 +276,8 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
         )}
         {stage && <StageDetail stage={stage} plan={plan.get(stage.stage)} />}
       </Card>
-      <Card title="Timeline" extra={<span class="soft">{plural(attempts.length, 'attempt')}</span>}>
-        {attempts.length === 0 ? <Empty>No worker has had a task of it.</Empty> : <Timeline attempts={attempts} from={from} to={to} />}
-      </Card>
-      {groups.length > 0 && (
-        <Card title="Skew">
-          <Skew groups={groups} now={now} />
-        </Card>
-      )}
+      <TimelineCard job={job} tasks={tasks} version={version} now={now} />
+      <SkewCard job={job} tasks={tasks} version={version} now={now} />
       <Card title="Tasks" extra={!tasks.isWhole && <span class="soft">reading… {number(tasks.list.length)}</span>}>
         {tasks.error && <Failure error={tasks.error} what="Tasks cannot be listed" />}
         <TaskTable

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Stage } from '../api';
 import { bytes, number, plural, short } from '../format';
-import { layOut } from './layout';
+import { layOut, type Laid, type Point } from './layout';
 
 const SIZES = { node: { width: 176, height: 62 }, gap: { x: 56, y: 18 } };
 const PAD = 6;
@@ -29,11 +29,23 @@ interface Props {
   onSelect: (stage: number | undefined) => void;
 }
 
-function Edge({ from, to }: { from: { x: number; y: number }; to: { x: number; y: number } }) {
-  const [x1, y1] = [from.x + SIZES.node.width, from.y + SIZES.node.height / 2];
-  const [x2, y2] = [to.x, to.y + SIZES.node.height / 2];
-  const bend = Math.max(24, (x2 - x1) / 2);
-  return <path class="edge" d={`M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2 - 3},${y2}`} marker-end="url(#arrow)" />;
+// From the right side of a box to the left side of another, straight through the points between them.
+function Edge({ from, to, via }: { from: Point; to: Point; via: Point[] }) {
+  const { width, height } = SIZES.node;
+  let last = { x: from.x + width, y: from.y + height / 2 };
+  let path = `M${last.x},${last.y}`;
+  const curve = (next: Point) => {
+    const bend = Math.max(16, (next.x - last.x) / 2);
+    path += ` C${last.x + bend},${last.y} ${next.x - bend},${next.y} ${next.x},${next.y}`;
+    last = next;
+  };
+  for (const { x, y } of via) {
+    curve({ x: x - width / 2, y });
+    path += ` H${x + width / 2}`;
+    last = { x: x + width / 2, y };
+  }
+  curve({ x: to.x - 3, y: to.y + height / 2 });
+  return <path class="edge" d={path} marker-end="url(#arrow)" />;
 }
 
 function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string | undefined; at: { x: number; y: number }; isOn: boolean; onSelect: () => void }) {
@@ -84,7 +96,7 @@ function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string |
 }
 
 const DRAWN_MAX = 120; // more stages than these are drawn only where they can be seen
-const MARGIN = 400;
+const MARGIN = 160;
 
 interface View {
   left: number;
@@ -124,14 +136,32 @@ function useView(isOn: boolean) {
   return { box, view };
 }
 
+const layOutStages = (stages: Stage[]) => layOut(stages.map(({ stage, parents }) => ({ id: stage, parents })), SIZES);
+
+// Where the stages stand. Of many it is found out in a task of its own, and drawn in the next.
+function useLayout(shape: string, stages: Stage[], isLarge: boolean): Laid | undefined {
+  const now = useMemo(() => (isLarge ? undefined : layOutStages(stages)), [shape, isLarge]);
+  const [late, setLate] = useState<Laid>();
+  useEffect(() => {
+    if (!isLarge) return undefined;
+    const laid = layOutStages(stages);
+    const timer = window.setTimeout(() => setLate(laid), 0);
+    return () => window.clearTimeout(timer);
+  }, [shape, isLarge]);
+  return isLarge ? late : now;
+}
+
 export function Graph({ stages, notes, selected, onSelect }: Props) {
   // Where things stand depends on who follows whom only, not on how far they are.
   const shape = stages.map(({ stage, parents }) => `${stage}<${parents.join()}`).join(';');
-  const laid = useMemo(() => layOut(stages.map(({ stage, parents }) => ({ id: stage, parents })), SIZES), [shape]);
   const isLarge = stages.length > DRAWN_MAX;
+  const laid = useLayout(shape, stages, isLarge);
   const { box, view } = useView(isLarge);
+  if (!laid) return <div class="graph" ref={box} />;
   const isSeen = (id: number) => {
-    const { x, y } = laid.nodes.get(id)!;
+    const at = laid.nodes.get(id);
+    if (!at) return false; // it has come since
+    const { x, y } = at;
     return !isLarge || (x < view.right && x + SIZES.node.width > view.left && y < view.bottom && y + SIZES.node.height > view.top);
   };
   return (
@@ -148,8 +178,8 @@ export function Graph({ stages, notes, selected, onSelect }: Props) {
         </defs>
         {laid.edges
           .filter(({ from, to }) => isSeen(from) || isSeen(to))
-          .map(({ from, to }) => (
-            <Edge key={`${from}-${to}`} from={laid.nodes.get(from)!} to={laid.nodes.get(to)!} />
+          .map(({ from, to, via }) => (
+            <Edge key={`${from}-${to}`} from={laid.nodes.get(from)!} to={laid.nodes.get(to)!} via={via} />
           ))}
         {stages.filter(({ stage }) => isSeen(stage)).map((stage) => (
           <Box

@@ -82,7 +82,7 @@ export function Skew({ groups, now }: { groups: Group[]; now: number }) {
       rows: spreadOf(tasks, (task) => (isDone(task) ? task.rows : null)),
       bytes: spreadOf(tasks, (task) => (isDone(task) ? task.bytes : null)),
     }));
-  }, [groups, now]);
+  }, [groups]);
   return (
     <div class="scroll-x" tabIndex={0} role="group" aria-label="Skew, scrolls">
       <table class="table skew">
