@@ -1,9 +1,12 @@
-// tasks.js [--json] [--store sqlite|postgres] [--tasks N] [--rounds N] - whole tasks through real processes, beside the bare
+// tasks.js [--json] [--check] [--store sqlite|postgres] [--tasks N] [--rounds N] - whole tasks through real processes, beside the bare
 // engine that writes the same kind of rows, in turns, so that both see the same machine. Run through ./dev bench tasks.
 //
 // tasks_per_s   no-op tasks: submitted, durable, leased, run by worker processes, durable again (capstan bench tasks)
 // bare          full lifecycles per second that the engine alone writes, in commits of 100 and of 1000 (bench-store)
+//               one job per task there, a thousand tasks per job here
 // latency       one task at a time, from the submit to its end being seen, beside the three commits that it needs
+//
+// --check leaves with an error if a bar is missed.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -59,6 +62,16 @@ function measure(store) {
   };
 }
 
+const wantedPerSecond = { sqlite: 30000, postgres: 15000 };
+function missed(r) {
+  const bars = {
+    [`${r.tasks_per_s.toFixed(0)} tasks/s, wanted ${wantedPerSecond[r.store]}`]: r.tasks_per_s >= wantedPerSecond[r.store],
+    [`${(100 * r.ratio_to_bare_1000).toFixed(0)} % of the bare engine, wanted 40`]: r.ratio_to_bare_1000 >= 0.4,
+    [`p50 ${r.p50_to_commits.toFixed(2)} x its commits, wanted 3`]: r.p50_to_commits <= 3,
+  };
+  return Object.keys(bars).filter((bar) => !bars[bar]).map((bar) => `${r.store}: ${bar}`);
+}
+
 const wanted = option('store');
 const results = (wanted ? [wanted] : ['sqlite', 'postgres']).map(measure);
 const conditions = { rounds, tasks: Number(tasks), cores: os.cpus().length, load: os.loadavg()[0], workers: 2, slots: 500 };
@@ -69,6 +82,12 @@ if (asJson) {
   for (const r of results) {
     console.log(`${r.store}: ${r.tasks_per_s.toFixed(0)} tasks/s; bare engine ${r.bare_100.toFixed(0)}/s at 100, ${r.bare_1000.toFixed(0)}/s at 1000 (${(100 * r.ratio_to_bare_100).toFixed(0)} %, ${(100 * r.ratio_to_bare_1000).toFixed(0)} %)`);
     console.log(`${' '.repeat(r.store.length)}  p50 ${r.p50_ms.toFixed(2)} ms = ${r.p50_to_commits.toFixed(2)} x the three bare commits of a task`);
+  }
+}
+if (process.argv.includes('--check')) {
+  for (const bar of results.flatMap(missed)) {
+    console.error(`missed: ${bar}`);
+    process.exitCode = 1;
   }
 }
 fs.rmSync(path.join(os.tmpdir(), `capstan-bench-${process.pid}`), { recursive: true, force: true });

@@ -72,6 +72,11 @@ sql() { # QUERIES
 }
 
 fuzz() { # SECONDS NAME
+    command -v clang >/dev/null || {
+        echo 'soak: fuzzing needs clang, with its libFuzzer' >&2
+        echo '  hint: apt-get install clang' >&2
+        return 2
+    }
     failed=
     found=0
     for source in tests/fuzz/*.c; do

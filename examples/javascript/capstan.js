@@ -4,8 +4,8 @@
 // languages:
 //  - Of several coordinators one leads. The others refuse writes with FAILED_PRECONDITION and name the leader in the
 //    trailing metadata `capstan-leader`.
-//  - A coordinator that is away answers UNAVAILABLE. Every call may be sent again: reports quote a lease token, and
-//    submits an id, so that a repetition is recognised.
+//  - A coordinator that is away answers UNAVAILABLE, one that stops maybe CANCELLED. Every call may be sent again: reports
+//    quote a lease token, and submits an id, so that a repetition is recognised.
 //  - A token, if the cluster wants one, travels as `authorization: Bearer TOKEN`.
 import { fileURLToPath } from 'node:url';
 import grpc from '@grpc/grpc-js';
@@ -99,7 +99,8 @@ export class Connection {
       this.#current = leader ? this.#servers.indexOf(leader) : (this.#current + 1) % this.#servers.length;
       return true;
     }
-    if (error.code !== grpc.status.UNAVAILABLE) return false;
+    // A coordinator that stops cancels calls that have reached it and that it has not begun.
+    if (error.code !== grpc.status.UNAVAILABLE && error.code !== grpc.status.CANCELLED) return false;
     this.#current = (this.#current + 1) % this.#servers.length;
     return true;
   }

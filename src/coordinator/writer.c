@@ -16,7 +16,9 @@
 
 #define RETRY_MS_MIN 50
 #define RETRY_MS_MAX 5000
-#define STAND_BY_MS_MAX 250 /* between two looks at the leader's row: one that is handed back is taken within this */
+/* Between two looks at the leader's row: one that is handed back is taken within this, and an idle standby must not be
+ * a burden to the database (under three statements a second). */
+#define STAND_BY_MS_MAX 400
 #define PRUNE_STEP 500
 #define PRUNE_MORE_MS 5 /* between two steps: what is pruned must keep up with what is made */
 #define PRUNE_PAUSE_MS_MIN 1000
@@ -355,7 +357,6 @@ static void renew(struct writer *w)
     }
 }
 
-/* Removes a little of what is too old, when there is nothing else to do. */
 /* When nothing is left to prune, the next look need not be soon; but what is kept for seconds is not kept for minutes. */
 static int64_t prune_pause_ms(const struct writer *w)
 {
@@ -363,6 +364,7 @@ static int64_t prune_pause_ms(const struct writer *w)
     return ms < PRUNE_PAUSE_MS_MIN ? PRUNE_PAUSE_MS_MIN : ms > PRUNE_PAUSE_MS_MAX ? PRUNE_PAUSE_MS_MAX : ms;
 }
 
+/* Removes a little of what is too old, between two commits. */
 static void prune(struct writer *w, int64_t leader_now_ms)
 {
     bool more = false;

@@ -1,21 +1,16 @@
 /*
  * Large blocks are filled once, and gone when their job is: memory that came from the system each time would have to be
- * cleared first, which takes as long as filling it. So a part of it is kept for the next. What is fresh comes in huge pages,
- * which have a fault for 2 MiB instead of one for 4 KiB.
+ * cleared first, which takes as long as filling it. So a part of it is kept for the next.
  */
-#define _DEFAULT_SOURCE /* madvise */
 #include "exchange/block.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/mem.h"
 
 #define STEP_BYTES ((size_t)512 * 1024) /* large blocks have a multiple of this */
 #define STEPS_MAX 32                    /* larger ones are not kept */
-#define HUGE_PAGE_BYTES ((size_t)2 * 1024 * 1024)
 
 #ifdef __SANITIZE_ADDRESS__
 #define KEPT_BYTES_MAX ((size_t)0) /* so that whoever uses a block after its end is found */
@@ -78,11 +73,7 @@ static void *allocate(size_t n, uint32_t *out_steps)
     }
     *out_steps = (uint32_t)((n + STEP_BYTES - 1) / STEP_BYTES);
     void *memory = take_kept(out_steps);
-    size_t bytes = *out_steps * STEP_BYTES;
-    if (memory == NULL && bytes >= HUGE_PAGE_BYTES && posix_memalign(&memory, HUGE_PAGE_BYTES, bytes) == 0) {
-        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* it is only faster */
-    }
-    return memory != NULL ? memory : mem_alloc(bytes);
+    return memory != NULL ? memory : mem_alloc(*out_steps * STEP_BYTES);
 }
 
 struct block *block_new(size_t n)

@@ -182,7 +182,7 @@ struct inbox_entry {
     size_t n_bytes;
 };
 
-/* The oldest entries that nobody has taken. They stay until a batch names them as done. */
+/* The oldest entries. They stay until a batch names them as done; that batch is fenced, so each is done once. */
 MUST_USE enum err store_inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
                               uint32_t *out_n, struct error *e);
 

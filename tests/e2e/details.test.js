@@ -2,7 +2,7 @@
 // the log says when something is away, and bounds.
 import fs from 'node:fs';
 import net from 'node:net';
-import { assert, binary, childrenOf, command, pause, scenario, sleep, until } from './harness.js';
+import { assert, binary, childrenOf, command, pause, quick, scenario, sleep, until } from './harness.js';
 
 scenario('results of a job that failed are told on stderr, with exit code 1', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { max_task_attempts: 1 } });
@@ -92,6 +92,7 @@ scenario('a database that goes away and comes back is told once each, and jobs a
   await coordinator.line(/the store answers/);
   await cluster.submit([sleep('a', 1)]); // taken, in the same term or in the next
   assert.equal(coordinator.log.match(/the store does not answer/g).length, 1);
+  assert.equal(coordinator.log.match(/the store answers/g).length, 1);
 });
 
 // Holds a lock that every commit with a job needs, until it is killed.
@@ -104,6 +105,22 @@ async function lockJobs(world, cluster) {
   const holder = "select pid from pg_locks where mode = 'ExclusiveLock' and granted and relation = 'capstan.jobs'::regclass";
   return () => cluster.sql(`select pg_terminate_backend(pid) from (${holder}) holder`);
 }
+
+// Renewals do not wait for the store: leases outlive a commit that takes longer than they last.
+scenario('a commit slower than lease_ms costs no lease', async (world) => {
+  const settings = { ...quick, leader_ttl_ms: 10000 };
+  const cluster = await world.cluster({ store: 'postgres', workers: 1, settings });
+  const id = await cluster.submit([sleep('long', 7000)]);
+  await cluster.reaches(id, 'long', 'running');
+  const unlock = await lockJobs(world, cluster);
+  const other = cluster.submit([sleep('a', 1)]);
+  await pause(settings.lease_ms * 2);
+  unlock();
+  await other;
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  const { long } = await cluster.tasks(id);
+  assert.deepEqual([long.attempt, long.failures], [1, 0]);
+});
 
 // The keeper: it renews while the writer is in the middle of a commit.
 scenario('a commit slower than leader_ttl_ms keeps its leader; one that hangs ends the term', async (world) => {
@@ -137,7 +154,7 @@ scenario('there is a bound to the number of tables, and one that exists can stil
   assert.equal((await cluster.cli(['table', 'add', 'one_more', '/x/*.csv'])).code, 0);
 });
 
-scenario('history is pruned in small steps while jobs are coming, until nothing old is left', async (world) => {
+scenario('history is pruned while jobs are coming, until nothing old is left', async (world) => {
   const cluster = await world.cluster({ workers: 1, settings: { history_ttl_ms: 1500 } });
   const old = [];
   for (let i = 0; i < 200; i++) old.push(await cluster.submit([sleep('a', 0)]));

@@ -4,7 +4,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { grpc } from '../../examples/javascript/capstan.js';
-import { assert, grpcStatus, pause, scenario, sleep, slowness, until } from './harness.js';
+import { assert, command, grpcStatus, pause, scenario, sleep, slowness, until } from './harness.js';
 
 const MB = 1e6;
 const GRPC_MESSAGE = 60 * MB; // nearly as large as one may be
@@ -277,4 +277,30 @@ scenario('nobody without a token makes a coordinator keep what he sends, and it 
   const lines = coordinator.log.split('\n').filter((line) => /refused/.test(line));
   assert.ok(lines.length < 20, `${lines.length} lines`);
   assert.ok(!coordinator.log.includes('not-a-secret'));
+});
+
+// ---- commands ----
+
+scenario('a worker bounds what its commands may use, and a task can ask for less', async (world) => {
+  const cluster = await world.cluster();
+  const bounds = ['--command-output', '2000', '--command-files', '64', '--command-cpu', '60s'];
+  await cluster.startWorker({ args: bounds });
+  const { state, tasks } = await cluster.run([
+    command('loud', 'yes'),
+    command('same', 'ulimit -n; ulimit -t'),
+    command('less', 'ulimit -n; ulimit -t', { inputs: { limits: { open_files: 32, cpu_seconds: 600 } } }),
+  ]);
+  assert.equal(state, 'failed');
+  assert.equal(tasks.loud.message, 'stopped at its limit of 2000 bytes of output');
+  assert.equal(tasks.loud.failures, 1, 'it is not tried again');
+  assert.equal(tasks.same.result.stdout, '64\n60\n');
+  assert.equal(tasks.less.result.stdout, '32\n60\n');
+  // `up` hands them to its workers.
+  const places = ['--data', `${world.folder('up')}/data`, '--listen', '127.0.0.1:0', '--workers', '1'];
+  const up = world.capstan('up', ['up', ...places, '--no-auth', '--json', ...bounds]);
+  const [line] = await up.line(/^\{"ready":true.*$/m);
+  const tree = world.file('tree.json', JSON.stringify({ tasks: [command('a', 'ulimit -n')] }));
+  const run = await world.cli(['run', tree, '--json', '--server', JSON.parse(line).address]);
+  assert.equal(run.code, 0, run.stderr);
+  assert.match(run.stdout, /"stdout":"64\\n"/);
 });

@@ -119,7 +119,7 @@ TEST(nothing_acknowledged_is_missing_after_the_server_died_under_the_leader)
     CHECK(node_look(node).stats.elected > 1);
     node_kill(node);
     world_check(w); /* what was lost on the way would still be missing */
-    print_message("the server died %u times, %u acknowledged commands are all there; led again after %" PRId64
+    print_message("the server went down %u times, %u acknowledged commands are all there; led again after %" PRId64
                   " ms at most\n",
                   rounds, atomic_load(&w->ledger->n_acknowledged), longest_ms);
     world_close(w);

@@ -156,3 +156,38 @@ TEST(rows_that_were_chosen_are_all_there)
     buf_deinit(&text);
     fixture_close(&f);
 }
+
+/* The formats of all types, as an instance writes them. */
+static void all_formats(bool has_short_decimals, struct buf *out)
+{
+    struct duck *duck = NULL;
+    struct duck_connection *connection = NULL;
+    struct duck_result *result = NULL;
+    struct ArrowSchema schema;
+    struct ArrowArray array = {0};
+    struct error e = {0};
+    struct duck_options options = {.threads = 1, .has_short_decimals = has_short_decimals};
+    CHECK_ERR(duck_open(&options, &duck, &e), ERR_OK);
+    CHECK_ERR(duck_connect(duck, &connection, &e), ERR_OK);
+    CHECK_ERR(duck_query(connection, "SELECT * FROM test_all_types()", &result, &e), ERR_OK);
+    CHECK_ERR(duck_result_schema(result, &schema, &e), ERR_OK);
+    note_formats(out, &schema);
+    schema.release(&schema);
+    CHECK_ERR(duck_result_next(result, &array, &e), ERR_OK);
+    CHECK_INT(array.length, 3);
+    array.release(&array);
+    duck_result_close(result);
+    duck_disconnect(connection);
+    duck_close(duck);
+}
+
+TEST(an_instance_with_short_decimals_changes_no_form_that_leaves)
+{
+    struct buf with = {0};
+    struct buf without = {0};
+    all_formats(true, &with);
+    all_formats(false, &without);
+    CHECK_STR(with.data, without.data);
+    buf_deinit(&with);
+    buf_deinit(&without);
+}

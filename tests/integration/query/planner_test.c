@@ -324,6 +324,22 @@ TEST(a_plan_is_repeatable_only_if_its_statement_means_the_same_each_time)
     fixture_close(&f);
 }
 
+TEST(the_plans_of_tpch_are_repeatable)
+{
+    uint32_t n = 0;
+    const struct test_query *queries = test_queries("tpch.sql", &n);
+    struct fixture f = fixture_open();
+    for (uint32_t i = 0; i < n; i++) {
+        struct plan *made = plan(&f, queries[i].sql, NULL);
+        if (!made->is_repeatable) {
+            print_error("%s\n", queries[i].name);
+        }
+        CHECK(made->is_repeatable);
+    }
+    CHECK_UINT(n, 22);
+    fixture_close(&f);
+}
+
 TEST(a_repeatable_plan_names_all_files_that_it_depends_on)
 {
     const char **paths = NULL;
