@@ -41,7 +41,7 @@ export async function openPage(world, url, options = {}) {
     if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) page.complaints.push(message.text());
   });
   page.on('pageerror', (error) => page.complaints.push(String(error)));
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(30000);
   await page.addInitScript(() => {
     window.longTasks = [];
     new PerformanceObserver((list) => {
@@ -97,4 +97,19 @@ export const checkAccessible = async (page, what) => assert.deepEqual(await find
 
 export const picture = (page, name) => page.screenshot({ path: path.join(pictures, `${name}.png`) });
 
+// How much time the longest task of any page's main thread took of the processor, in milliseconds, while `body` ran. How
+// long it took by the clock depends on who else wants the machine.
+export async function longestOfProcessor(page, body) {
+  const one = page.context().browser();
+  await one.startTracing(page, { categories: ['toplevel'] });
+  await body();
+  const { traceEvents } = JSON.parse((await one.stopTracing()).toString());
+  const isMain = ({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain';
+  const mains = new Set(traceEvents.filter(isMain).map(({ pid, tid }) => `${pid}.${tid}`));
+  const tasks = traceEvents.filter(({ name, pid, tid, tdur }) => /RunTask$/.test(name) && tdur !== undefined && mains.has(`${pid}.${tid}`));
+  assert.ok(tasks.length > 0, 'the trace has no tasks');
+  return tasks.reduce((most, { tdur }) => Math.max(most, tdur), 0) / 1000;
+}
+
+// By the clock, of this page since it was opened.
 export const longest = (page) => page.evaluate(() => Math.max(0, ...window.longTasks));

@@ -262,8 +262,7 @@ TEST(a_task_reads_a_chain_of_splits)
                "select x from (SELECT *, file_row_number FROM read_parquet('a', hive_partitioning = f(1, ')')) WHERE "
                "file_row_number BETWEEN 5 AND 9 UNION ALL SELECT *, file_row_number FROM read_parquet(['b', 'c'], "
                "hive_partitioning = f(1, ')'))) t where true");
-    check_task(&plan, 0, 1,
-               "select x from read_parquet('d', hive_partitioning = f(1, ')')) t where (t.n <= 3)");
+    check_task(&plan, 0, 1, "select x from read_parquet('d', hive_partitioning = f(1, ')')) t where (t.n <= 3)");
 }
 
 TEST(wrong_placeholders_are_errors)
