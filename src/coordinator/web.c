@@ -11,7 +11,7 @@
  * script through the object model only, which needs no exception.
  */
 #define CONTENT_SECURITY                                                                                               \
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "              \
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "                    \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 #define HEADERS_ALL                                                                                                    \

@@ -1,8 +1,10 @@
 /* plain.c - the types of DuckDB that need no asking: those without children, dictionaries and extensions. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "duck/duck_internal.h"
+
+#define WIDTH_MAX 38 /* digits of a DECIMAL */
 
 static const struct {
     const char *format;
@@ -29,14 +31,30 @@ static const struct {
     {"tsu:UTC", DUCKDB_TYPE_TIMESTAMP_TZ},
 };
 
+/* "d:15,2", perhaps with the bits behind it: those that DuckDB has. */
+static bool read_decimal(const char *format, unsigned long *out_width, unsigned long *out_scale)
+{
+    char *end = NULL;
+    if (strncmp(format, "d:", 2) != 0) {
+        return false;
+    }
+    *out_width = strtoul(format + 2, &end, 10);
+    if (*end != ',') {
+        return false;
+    }
+    *out_scale = strtoul(end + 1, &end, 10);
+    bool is_known = *end == '\0' || strcmp(end, ",32") == 0 || strcmp(end, ",64") == 0 || strcmp(end, ",128") == 0;
+    return is_known && *out_width >= 1 && *out_width <= WIDTH_MAX && *out_scale <= *out_width;
+}
+
 bool duck__plain_type(const struct ArrowSchema *field, duckdb_logical_type *out)
 {
-    unsigned width = 0;
-    unsigned scale = 0;
+    unsigned long width = 0;
+    unsigned long scale = 0;
     if (field->metadata != NULL || field->dictionary != NULL || field->n_children > 0) {
         return false;
     }
-    if (sscanf(field->format, "d:%2u,%2u", &width, &scale) == 2 && width >= 1 && width <= 38 && scale <= width) {
+    if (read_decimal(field->format, &width, &scale)) {
         *out = duck__api.create_decimal_type((uint8_t)width, (uint8_t)scale);
         return true;
     }

@@ -148,6 +148,23 @@ scenario('dashboard: what failed says why, with every attempt', async (world) =>
   checkQuiet(page, base);
 });
 
+scenario('dashboard: a query that runs shows how far each of its stages is', async (world) => {
+  const { base, post, ended } = await lively(world);
+  const sql = 'select country, max(md5(repeat(sale::varchar, 200))) as m from sales group by country';
+  const page = await openPage(world, `${base}/#/jobs`);
+  const { job_id: id } = await post('/v1/queries', { sql, options: { forced: true, partitions: 4 } });
+  await page.goto(`${base}/#/jobs/${id}`);
+  await page.getByRole('button', { name: /^s0: running, [0-3] of 4 tasks done, [1-4] running/ }).waitFor();
+  await page.getByText(/^[1-9] of \d+ done$/).waitFor();
+  await picture(page, 'job-query-running');
+  assert.equal((await ended(id)).state, 'succeeded');
+  await page.getByRole('button', { name: /^s0: succeeded, 4 of 4 tasks done/ }).waitFor();
+  await page.getByRole('row', { name: /^s0 4 / }).waitFor(); // of the table of skew
+  await page.getByRole('link', { name: 'Rows' }).click();
+  await page.getByText('6 rows in').waitFor();
+  checkQuiet(page, base);
+});
+
 // The rows that the grid has, and the first and last number that they show.
 const seen = (page) =>
   page.evaluate(() => {
@@ -216,6 +233,7 @@ scenario('dashboard: a query is explained, drawn, downloaded, canceled, and foun
   const slow = "select max(hash(i || 'x' || j)) as h from range(3000000) a(i), range(3000) b(j)";
   await editor.fill(slow);
   await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.locator('.progress').getByText(/^running, \d/).waitFor();
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByText('It was canceled').waitFor();
   await page.getByTestId('history').getByRole('button', { name: slow.slice(0, 80) }).waitFor();
