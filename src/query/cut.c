@@ -60,6 +60,7 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->partitions = (uint32_t)(partitions < LIMIT_PARTITIONS ? partitions : LIMIT_PARTITIONS);
     /* Enough splits for everybody, but none so large that a lost task is a loss, or so small that it is all overhead. */
     uint64_t tasks = slots > options->partitions ? slots : options->partitions;
+    c->largest_scan_bytes = total->bytes_max;
     c->split_bytes = total->bytes_max / tasks;
     c->split_bytes = c->split_bytes > partition_bytes ? partition_bytes : c->split_bytes;
     c->split_bytes = c->split_bytes < 1 ? 1 : c->split_bytes;

@@ -79,6 +79,7 @@ struct cutter {
     uint64_t task_bytes_max; /* of files that one task should read */
     uint64_t split_bytes;
     double broadcast_bytes;
+    uint64_t largest_scan_bytes; /* of its files */
     const struct join_rules *join_rules;
     const struct aggregate_rule *aggregate_rules;
     const struct plan_node *final_order; /* the ORDER BY of the result, if that is all that is above it; or NULL */

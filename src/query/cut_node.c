@@ -12,7 +12,8 @@
 
 /*
  * A small table is read by every task for itself, rather than by one for all: that takes less time than one more stage. It
- * is small if its files are, or what is read of them is; but then the files must not be many times of that.
+ * is small if its files are, or what is read of them is; but then the files must not be many times of that, and the
+ * largest table is still shared out, as a query that is not to be one task needs something to share out.
  */
 #define REPLICATED_FILE_BYTES (UINT64_C(1024) * 1024)
 #define REPLICATED_FILE_BYTES_MAX (UINT64_C(32) * 1024 * 1024)
@@ -117,7 +118,8 @@ static bool is_small(const struct cutter *c, const struct scan *scan, const stru
         return false;
     }
     return total->bytes <= REPLICATED_FILE_BYTES ||
-           (total->bytes <= REPLICATED_FILE_BYTES_MAX && total->rows <= REPLICATED_ROWS_MAX &&
+           (total->bytes < c->largest_scan_bytes && total->bytes <= REPLICATED_FILE_BYTES_MAX &&
+            total->rows <= REPLICATED_ROWS_MAX &&
             (double)total->rows * read_row_bytes(scan, c->arena) <= REPLICATED_READ_BYTES);
 }
 
