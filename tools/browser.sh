@@ -4,7 +4,7 @@
 #   --binary FILE    the capstan to test, else build/release/bin/capstan
 #   NAME             only tests with NAME in their name
 #
-# First its types are checked. Pictures of all pages are left in build/test/browser. The last line of output is
+# First its types are checked. Pictures of all pages are left in build/browser. The last line of output is
 # `N passed, N failed`.
 set -eu
 cd "$(dirname "$0")/.."
@@ -37,9 +37,9 @@ for folder in examples/javascript tests/e2e tests/browser web; do
     tools/npm-install.sh "$folder"
 done
 
-mkdir -p build/test/browser
-"$node" tests/browser/node_modules/typescript/bin/tsc -p web >build/test/browser/types.log || {
-    cat build/test/browser/types.log
+mkdir -p build/browser
+"$node" tests/browser/node_modules/typescript/bin/tsc -p web >build/browser/types.log || {
+    cat build/browser/types.log
     echo 'not ok: the types of the dashboard'
     echo '0 passed, 1 failed'
     exit 1

@@ -14,7 +14,8 @@
 #   soak.sh upgrade NAME        the builds of earlier releases and of the next beside today's (tests/upgrade); only tests with
 #                               NAME in their name, unless it is empty. The first time it builds them, which takes minutes.
 #   soak.sh chaos MINUTES       a cluster of real processes under random faults, from a seed made of the date; then the bugs that
-#                               are planted in build/bugs must be caught
+#                               are planted in build/bugs must be caught. The hour of chaos is `./dev soak chaos`; `./dev soak`
+#                               alone is the simulator.
 #   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
 #   soak.sh fuzz SECONDS NAME   libFuzzer on each target of tests/fuzz, or those with NAME in their name, one after the other,
@@ -133,7 +134,7 @@ tsan() { # NAME
     for folder in coordinator exec http rpc service worker; do
         case $folder in *"$1"*) ;; *) continue ;; esac
         make --no-print-directory -s -j"$(getconf _NPROCESSORS_ONLN)" V=tsan "build/tsan/bin/integration-$folder"
-        # The options are those of tools/test.sh; its reasons are in tests/integration/rpc/sanitizers.c.
+        # The options are those of tools/test.sh, which has the reasons.
         options=
         [ $folder != exec ] || options=detect_deadlocks=0:ignore_noninstrumented_modules=1
         TSAN_OPTIONS=$options CAPSTAN_CRASH_ROUNDS=5 "build/tsan/bin/integration-$folder" || failed="$failed $folder"

@@ -200,6 +200,10 @@ else
             build/tsan/bin/integration-coordinator
     fi
     if there_are tests/integration/exec/*.c; then
+        # detect_deadlocks=0: before a fork, DuckDB's allocator (jemalloc) takes all of its locks. The sanitizer's detector of
+        # deadlocks has room for 64 that one thread holds, and aborts. Races are looked for as everywhere; the locks of
+        # our own code are watched for deadlocks in the other suites. ignore_noninstrumented_modules=1 as everywhere:
+        # tests/integration/rpc/sanitizers.c.
         suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
             build/tsan/bin/integration-exec
     fi

@@ -5,7 +5,9 @@
  *     c-client sql 'SELECT ...' [P]    run SQL, print its rows as they come; P are its parameters as JSON
  *     c-client json JOB                print the results of a job that has ended, as one JSON text
  *     c-client follow JOB [SEQ]        print the events of a job, after number SEQ, until it has ended
+ *     c-client status|tasks|why JOB    print how it is, its tasks, why tasks wait, as JSON
  *     c-client cancel JOB              cancel it
+ *     c-client retry JOB [TASK]        run again what failed, or a task and all that depend on it
  *     c-client jobs | nodes | leader   print what the cluster has, as JSON
  *
  * CAPSTAN_SERVER says where coordinators listen, CAPSTAN_TOKEN is the token; with `capstan up` of the same user neither is
@@ -238,6 +240,33 @@ static int list(struct capstan_client *client, const char *what)
     return 0;
 }
 
+static int status(struct capstan_client *client, const char *id)
+{
+    struct capstan_error e = {0};
+    struct capstan_job *job = NULL;
+    if (capstan_status(client, id, &job, &e) != CAPSTAN_OK) {
+        return fail(&e);
+    }
+    puts(capstan_job_json(job));
+    capstan_job_free(job);
+    return 0;
+}
+
+/* The first page of its tasks, or what its tasks wait for. */
+static int inspect(struct capstan_client *client, const char *what, const char *id)
+{
+    struct capstan_error e = {0};
+    char *text = NULL;
+    enum capstan_code code = strcmp(what, "tasks") == 0 ? capstan_tasks_json(client, id, NULL, &text, &e)
+                                                        : capstan_why_json(client, id, &text, &e);
+    if (code != CAPSTAN_OK) {
+        return fail(&e);
+    }
+    puts(text);
+    capstan_free(text);
+    return 0;
+}
+
 static int act(struct capstan_client *client, int argc, char **argv)
 {
     struct capstan_error e = {0};
@@ -257,6 +286,15 @@ static int act(struct capstan_client *client, int argc, char **argv)
     if (argc == 3 && strcmp(verb, "cancel") == 0) {
         return capstan_cancel(client, argv[2], "by hand", &e) == CAPSTAN_OK ? 0 : fail(&e);
     }
+    if ((argc == 3 || argc == 4) && strcmp(verb, "retry") == 0) {
+        return capstan_retry(client, argv[2], argc == 4 ? argv[3] : NULL, &e) == CAPSTAN_OK ? 0 : fail(&e);
+    }
+    if (argc == 3 && strcmp(verb, "status") == 0) {
+        return status(client, argv[2]);
+    }
+    if (argc == 3 && (strcmp(verb, "tasks") == 0 || strcmp(verb, "why") == 0)) {
+        return inspect(client, verb, argv[2]);
+    }
     if (argc == 2 && (strcmp(verb, "jobs") == 0 || strcmp(verb, "nodes") == 0 || strcmp(verb, "leader") == 0)) {
         return list(client, verb);
     }
@@ -269,7 +307,7 @@ int main(int argc, char **argv)
     struct capstan_error e = {0};
     struct capstan_client *client = NULL;
     if (argc < 2) {
-        fputs("usage: c-client run|sql|json|follow|cancel|jobs|nodes|leader ...\n", stderr);
+        fputs("usage: c-client run|sql|json|follow|status|tasks|why|cancel|retry|jobs|nodes|leader ...\n", stderr);
         return CAPSTAN_INVALID;
     }
     if (capstan_open(NULL, &client, &e) != CAPSTAN_OK) {

@@ -284,6 +284,9 @@ static bool stand(struct writer *w)
             w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
             note_trouble(w, false);
             leads = hand_over(w, core, offset_ms, asked_mono_ms);
+            if (!leads) {
+                (void)!store_resign(w->store, &w->fence, NULL); /* elected while it stops: others need not wait */
+            }
         }
     } else if (err == ERR_BUSY) {
         w->retry_ms = RETRY_MS_MIN;

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 import { assert, root } from '../e2e/harness.js';
 
-export const pictures = path.join(root, 'build/test/browser');
+export const pictures = path.join(root, 'build/browser');
 fs.mkdirSync(pictures, { recursive: true });
 
 const axeSource = fs.readFileSync(fileURLToPath(new URL('node_modules/axe-core/axe.min.js', import.meta.url)), 'utf8');

@@ -204,6 +204,14 @@ function ends(index, violate) {
   for (const row of index.leases) violate(`the lease of ${keyOf(row)} on ${row.node_id} is left`);
 }
 
+// A history without what the leaders wrote would prove nothing: all properties of it would hold.
+function recorded(index, violate) {
+  const hasEpoch = index.audit.some(({ epoch }) => Number(epoch) > 0);
+  const hasTransaction = index.audit.some(({ xid }) => Boolean(xid));
+  if (!hasEpoch || !hasTransaction)
+    violate(`nothing was recorded: ${hasTransaction ? 'no epoch' : 'no transaction'} of any leader`);
+}
+
 function processes(index, violate) {
   for (const { what } of index.unexpected) violate(what);
 }
@@ -423,6 +431,7 @@ export function check(history) {
   dependencies(index, into('dependencies'));
   outcome(index, into('outcome'));
   ends(index, into('ends'));
+  recorded(index, into('recorded'));
   processes(index, into('processes'));
   attemptOnce(index, into('attempt_once'));
   exclusive(index, into('exclusive'));

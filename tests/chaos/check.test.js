@@ -224,6 +224,12 @@ const cases = [
   ['ends', 'an attempt has no outcome', (h) => (rowOf(h, 'execution_idempotency', { stage: 0 }).status = 1)],
   ['ends', 'a client still waits', (h, find) => (find('finished', {}).isDone = false)],
   ['ends', 'nothing was healed', (h) => drop(h, ({ e }) => e === 'healed')],
+  ['recorded', 'nothing that was written is in it', (h) => drop(h, ({ e }) => e === 'audit')],
+  [
+    'recorded',
+    'no epoch is in it',
+    (h) => h.filter(({ e }) => e === 'audit').forEach((line) => (line.epoch = undefined)),
+  ],
   ['processes', 'a process ended by itself', (h) => h.push({ t: 1, e: 'unexpected', what: 'c1-1 ended by itself' })],
   ['one_writer', 'another than the leader writes', (h, find) => (find('audit', { xid: '0b' }).app = 'c3-1')],
   [

@@ -101,7 +101,14 @@ export class Cluster {
   // The rows of a query, one by one, without holding them all.
   async *rows(query) {
     const args = ['-h', this.#postgres, '-U', 'postgres', '-d', DATABASE, '-qAt', '-v', 'ON_ERROR_STOP=1'];
-    const child = spawn('psql', args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    const child = spawn('psql', args, { stdio: ['pipe', 'pipe', 'pipe'] });
+    let complaint = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => (complaint += text));
+    child.stdin.on('error', () => {}); // it has ended before it took the query: its exit code tells
+    const ended = new Promise((resolve) => {
+      child.once('error', (error) => resolve(error.message));
+      child.once('close', (code, signal) => resolve(code ?? signal));
+    });
     child.stdin.end(
       `COPY (SELECT to_json(x) FROM (${query}) x) TO STDOUT WITH (FORMAT csv, QUOTE E'\\b', DELIMITER E'\\f')`,
     );
@@ -111,6 +118,8 @@ export class Cluster {
       rest = lines.pop();
       for (const line of lines) yield JSON.parse(line.replaceAll('\b', ''));
     }
+    const how = await ended;
+    if (how !== 0) throw new Error(`psql ended with ${how}: ${complaint.trim()}: ${query}`);
   }
 
   // ---- members ----

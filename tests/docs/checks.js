@@ -25,7 +25,7 @@ export function checkInline(name, markdown, binary) {
     if (!verbs.includes(verb)) throw new Error(`${name}:${line}: there is no 'capstan ${verb}'`);
     for (const word of words.slice(2)) {
       const flag = /^\[?(--[a-z-]+)/.exec(word)?.[1];
-      if (flag && !new RegExp(`${flag}\\b`).test(helpOf(verb, binary))) {
+      if (flag && !new RegExp(`${flag}(?![\\w-])`).test(helpOf(verb, binary))) {
         throw new Error(`${name}:${line}: 'capstan ${verb}' has no ${flag}`);
       }
     }

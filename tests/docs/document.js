@@ -156,6 +156,7 @@ export class Document {
       const needed = (value.depends_on ?? []).map((other) => other.task ?? other);
       tree = { tasks: [...needed.map((name) => ({ name, executor: 'sleep', inputs: { ms: 0 } })), value] };
     } else {
+      this.counts.notRun.push(`${this.name}:${step.line}: JSON that is no tree, no task and no output`);
       return;
     }
     const file = path.join(this.#dir, '.terminals', `block-${step.line}.json`);

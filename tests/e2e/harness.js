@@ -571,10 +571,14 @@ export class World {
   }
 }
 
-// A test with a world of its own. { ms } is how long it may take, { if } leaves it out when false.
+// A test with a world of its own. { ms } is how long it may take, { if } leaves it out when false,
+// and prints a line that says so if { why } gives a reason.
 export function scenario(name, options, body = options) {
-  const { ms = 60000, if: isWanted = true } = body === options ? {} : options;
-  if (!isWanted) return;
+  const { ms = 60000, if: isWanted = true, why } = body === options ? {} : options;
+  if (!isWanted) {
+    if (why) console.log(`skipped: ${why}: ${name}`);
+    return;
+  }
   test(name, { timeout: ms * slowness }, async () => {
     const world = new World();
     let isOk = false;

@@ -20,7 +20,9 @@ const freePort = () =>
     });
   });
 
-scenario('the Service capstan leads to whoever leads, also after the leader was killed', { if: has('haproxy') }, async (world) => {
+const needs = { if: has('haproxy'), why: 'haproxy is not installed' };
+
+scenario('the Service capstan leads to whoever leads, also after the leader was killed', needs, async (world) => {
   const folder = world.folder('leader');
   const secrets = `${folder}/secrets`;
   run('packaging/kubernetes/make-secrets.sh', [secrets, 'postgres://unused']);

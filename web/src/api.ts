@@ -16,6 +16,7 @@ export interface Stage {
   skipped: number;
   rows: number;
   bytes: number;
+  fraction: number; // 0 to 1: how much of it is done, with what running tasks have done so far
 }
 
 export interface Job {

@@ -97,8 +97,9 @@ function Notice({ session }: { session: Session }) {
   if (leader?.role === 'standby') {
     return (
       <p class="notice" data-testid="read-only">
-        This coordinator stands by and knows nothing of running jobs. The leader is at{' '}
-        <code>{leader.address ?? 'an unknown address'}</code>: open its dashboard.
+        This coordinator stands by and knows nothing of running jobs. The leader{' '}
+        {leader.node_id !== null && <code>{leader.node_id}</code>} answers clients and workers at{' '}
+        <code>{leader.address ?? 'an unknown address'}</code>; its dashboard is at the HTTP address that it was started with.
       </p>
     );
   }

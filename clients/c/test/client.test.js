@@ -89,6 +89,43 @@ scenario('Ctrl-C ends the wait and cancels the job; a cancel by another does, to
   assert.match(other.stderr, /did not succeed/);
 });
 
+scenario('how a job and its tasks are, why they wait, and another try', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const flag = path.join(world.folder(), 'good');
+  const tasks = [command('a', `test -e ${flag}`, { retry: { max_attempts: 1 } }), sleep('b', 1, { depends_on: ['a'] })];
+  const ran = await run(world, asan, ['run', world.file('flag.json', JSON.stringify({ tasks }))], cluster);
+  assert.equal(ran.code, 1, ran.stderr);
+  const id = /job (\S+)/.exec(ran.stderr)[1];
+  const ask = async (...args) => {
+    const { code, stdout, stderr } = await run(world, asan, args, cluster);
+    assert.equal(code, 0, stderr);
+    return stdout === '' ? undefined : JSON.parse(stdout);
+  };
+  const status = await ask('status', id);
+  assert.deepEqual([status.job_id, status.state], [id, 'failed']);
+  const states = async () => Object.fromEntries((await ask('tasks', id)).tasks.map(({ name, state }) => [name, state]));
+  const attempt = async (name) => (await ask('tasks', id)).tasks.find((task) => task.name === name).attempt;
+  assert.deepEqual(await states(), { a: 'failed', b: 'skipped' });
+
+  fs.writeFileSync(flag, '');
+  await ask('retry', id);
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.deepEqual(await states(), { a: 'succeeded', b: 'succeeded' });
+  const before = [await attempt('a'), await attempt('b')];
+  await ask('retry', id, 'b');
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.equal(await attempt('a'), before[0]);
+  assert.ok((await attempt('b')) > before[1]);
+
+  const picky = { placement: { requires_capabilities: { gpu: 'nvidia' } } };
+  const waiting = await cluster.submit([sleep('w', 1, picky)]);
+  const [reason] = (await ask('why', waiting)).reasons;
+  assert.match(reason.reason, /requires_capabilities gpu=nvidia matches 0 of 1/);
+  for (const verb of ['status', 'tasks', 'why', 'retry']) {
+    assert.equal((await run(world, asan, [verb, 'nope'], cluster)).code, 2, verb); // CAPSTAN_NOT_FOUND
+  }
+});
+
 scenario('tokens: the variable, the one that up has left for this user, and none', async (world) => {
   const home = world.folder('home');
   const env = { XDG_CONFIG_HOME: home };

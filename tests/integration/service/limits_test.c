@@ -3,12 +3,14 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "http/talk.h"
 #include "service/guarded.h"
 #include "test.h"
 
 #define OPEN 3
 #define PATIENCE_MS 30000
+#define BYTES_OPEN (1024 * 1024) /* the least that max_bytes_per_client can be */
 
 /* Streams of events that wait for something to happen. */
 struct followers {
@@ -64,6 +66,16 @@ static void await_outcome(struct guarded *g, const char *token, bool is_refused)
     }
 }
 
+/* The same, for one outcome. */
+static void await_code(struct guarded *g, const char *token, enum err wanted)
+{
+    int64_t until_ms = clock_mono_ms() + PATIENCE_MS;
+    while (list_nodes(g, token) != wanted) {
+        CHECK(clock_mono_ms() < until_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
 TEST(a_client_with_too_much_open_is_refused_at_both_doors_and_others_are_served)
 {
     struct settings settings = settings_default();
@@ -94,6 +106,58 @@ TEST(a_client_with_too_much_open_is_refused_at_both_doors_and_others_are_served)
     await_outcome(&g, "read-token", false);
     followers_deinit(&followers);
     buf_deinit(&answer);
+    guarded_deinit(&g);
+}
+
+/* A field that no coordinator knows and each leaves alone: field 1000, as many bytes. */
+static void append_unknown_field(struct buf *message, uint32_t n)
+{
+    char *bytes = mem_calloc(n, 1);
+    uint8_t head[2 + 5] = {0xc2, 0x3e}; /* the number and the type, as a varint */
+    size_t at = 2;
+    for (uint32_t left = n; at == 2 || left > 0; left >>= 7) {
+        head[at++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+    }
+    buf_append(message, head, at);
+    buf_append(message, bytes, n);
+    mem_free(bytes);
+}
+
+TEST(a_client_with_too_many_bytes_open_is_told_to_try_again_at_both_doors_and_others_are_served)
+{
+    struct settings settings = settings_default();
+    struct guarded g;
+    struct rpc_channel *channel = NULL;
+    struct rpc_stream *stream = NULL;
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct buf answer = {0};
+    struct pb_watch_events_request *message = wire_new(PB_WATCH_EVENTS_REQUEST, &arena);
+    settings.max_bytes_per_client = BYTES_OPEN;
+    guarded_init_with(&g, NULL, settings);
+    await_code(&g, "read-token", ERR_OK);
+    message->follow = true;
+    wire_encode(message, &bytes);
+    append_unknown_field(&bytes, BYTES_OPEN);
+    struct rpc_channel_options options = {.target = service_address(g.service), .token = "read-token"};
+    struct rpc_request request = {.path = "/capstan.v1.ControlPlane/WatchEvents", .bytes = bytes.data, .n = bytes.n};
+    CHECK_ERR(rpc_channel_open(&options, &channel, &g.e), ERR_OK);
+    CHECK_ERR(rpc_stream_open(channel, &request, &stream, &g.e), ERR_OK);
+    await_code(&g, "read-token", ERR_UNAVAILABLE);
+    CHECK(strstr(g.e.message, "bytes open that have not been answered") != NULL);
+    CHECK(strstr(g.e.hint, "max_bytes_per_client") != NULL);
+    talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer read-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 503);
+    CHECK(strstr(answer.data, "max_bytes_per_client") != NULL);
+    CHECK_ERR(list_nodes(&g, "submit-token"), ERR_OK);
+    talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer submit-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    rpc_stream_close(stream);
+    await_code(&g, "read-token", ERR_OK);
+    rpc_channel_close(channel);
+    buf_deinit(&bytes);
+    buf_deinit(&answer);
+    arena_deinit(&arena);
     guarded_deinit(&g);
 }
 

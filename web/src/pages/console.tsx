@@ -6,6 +6,7 @@ import { readHistory, remember, type Past } from '../history';
 import { go, useEvents, useNow, useResource } from '../hooks';
 import { Chart } from '../parts/chart';
 import { Colored, Editor } from '../parts/editor';
+import { underWay } from '../parts/graph';
 import { Grid } from '../parts/grid';
 import { Action, Badge, Bar, Card, Empty, Failure, TabPanel, Tabs } from '../parts/ui';
 import { useSession } from '../session';
@@ -37,7 +38,12 @@ function Progress({ job, now }: { job: Job; now: number }) {
               <th scope="row">{stage.name ?? stage.stage}</th>
               <td class="grow">
                 <Bar
-                  parts={[{ state: 'succeeded', n: stage.succeeded }, { state: 'failed', n: stage.failed }, { state: 'running', n: stage.running }]}
+                  parts={[
+                    { state: 'succeeded', n: stage.succeeded },
+                    { state: 'failed', n: stage.failed },
+                    { state: 'running', n: underWay(stage) },
+                    { state: 'started', n: stage.running - underWay(stage) },
+                  ]}
                   total={stage.tasks}
                   label={`${stage.succeeded} of ${plural(stage.tasks, 'task')} done`}
                 />

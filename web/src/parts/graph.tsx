@@ -18,6 +18,9 @@ export function stateOf(stage: Stage): string {
 
 const ended = (stage: Stage) => stage.succeeded + stage.failed + stage.canceled + stage.skipped;
 
+// How much of the stage running tasks have done so far, as a number of tasks.
+export const underWay = (stage: Stage) => Math.min(stage.running, Math.max(0, stage.fraction * stage.tasks - stage.succeeded));
+
 function cut(text: string, n: number): string {
   return text.length > n ? `${text.slice(0, n - 1)}…` : text;
 }
@@ -58,7 +61,8 @@ function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string |
   const what = cut(note?.split('\n')[0] ?? (stage.rows > 0 ? `${short(stage.rows)} rows, ${bytes(stage.bytes)}` : state), 27);
   const label =
     `${title}: ${state}, ${number(ended(stage))} of ${plural(stage.tasks, 'task')} done, ` +
-    `${number(stage.running)} running, ${number(stage.failed)} failed`;
+    `${number(stage.running)} running, ${number(stage.failed)} failed` +
+    (state === 'running' ? `, ${Math.floor(stage.fraction * 100)} % through` : '');
   return (
     <g
       class={`stage is-${state} ${isOn ? 'is-on' : ''}`}
@@ -91,6 +95,7 @@ function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string |
       <rect class="done is-failed" x={10 + part(stage.succeeded)} y={height - 14} width={part(stage.failed)} height="5" rx="1" />
       <rect class="done is-canceled" x={10 + part(stage.succeeded + stage.failed)} y={height - 14} width={part(stage.canceled + stage.skipped)} height="5" rx="1" />
       <rect class="done is-running" x={10 + part(ended(stage))} y={height - 14} width={part(stage.running)} height="5" />
+      <rect class="done is-under-way" x={10 + part(ended(stage))} y={height - 14} width={part(underWay(stage))} height="5" />
     </g>
   );
 }
