@@ -29,7 +29,7 @@ TEST(a_draining_worker_finishes_what_runs_takes_nothing_new_and_says_goodbye)
 TEST(what_a_draining_worker_cannot_finish_in_time_is_given_back)
 {
     struct stage stage = stage_set(0);
-    stage.script->drain_ms = 300;
+    SCRIPT_SET(stage.script, drain_ms, 300);
     stage_start(&stage, (struct worker_options){.slots = 2});
     script_add_many(stage.script, "block", 1, 2);
     CHECK(hands_wait_running(stage.hands, 2));
@@ -76,8 +76,8 @@ TEST(a_draining_worker_waits_while_its_outputs_are_needed)
 TEST(outputs_keep_a_draining_worker_no_longer_than_the_drain_time)
 {
     struct stage stage = stage_set(0);
-    stage.script->drain_ms = 300;
-    stage.script->outputs_needed = 1;
+    SCRIPT_SET(stage.script, drain_ms, 300);
+    SCRIPT_SET(stage.script, outputs_needed, 1);
     stage_start(&stage, (struct worker_options){.slots = 2});
     CHECK(script_wait(stage.script, has_beats, 1));
     worker_drain(stage.worker);
@@ -104,7 +104,7 @@ TEST(a_second_signal_stops_at_once_and_gives_everything_back)
 TEST(an_executor_that_does_not_stop_makes_the_worker_end_with_1)
 {
     struct stage stage = stage_set(0);
-    stage.script->kill_grace_ms = 100;
+    SCRIPT_SET(stage.script, kill_grace_ms, 100);
     stage_start(&stage, (struct worker_options){.slots = 2});
     script_add(stage.script, &(struct script_task){.task = 1, .executor = "stubborn"});
     CHECK(hands_wait_running(stage.hands, 1));

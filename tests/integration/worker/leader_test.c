@@ -11,8 +11,8 @@ TEST(a_worker_follows_the_address_that_a_standby_names)
 {
     struct stage stage = stage_set(0);
     struct script *standby = script_start(NULL);
-    standby->mood = MOOD_FOLLOW;
-    snprintf(standby->leader, sizeof standby->leader, "%s", stage.script->address);
+    SCRIPT_SET(standby, mood, MOOD_FOLLOW);
+    script_name_leader(standby, stage.script->address);
     stage_start(&stage, (struct worker_options){.join = (const char *[]){standby->address}, .n_join = 1});
     script_add(stage.script, &(struct script_task){.task = 1, .executor = "noop"});
     CHECK(script_wait(stage.script, has_final, 1));
@@ -112,8 +112,8 @@ TEST(two_coordinators_that_name_each_other_are_not_asked_without_pause)
     struct script *other = script_start(NULL);
     SCRIPT_SET(stage.script, mood, MOOD_FOLLOW);
     SCRIPT_SET(other, mood, MOOD_FOLLOW);
-    snprintf(stage.script->leader, sizeof stage.script->leader, "%s", other->address);
-    snprintf(other->leader, sizeof other->leader, "%s", stage.script->address);
+    script_name_leader(stage.script, other->address);
+    script_name_leader(other, stage.script->address);
     stage_start(&stage, (struct worker_options){0});
     struct worker_stats stats;
     int64_t until_ms = clock_mono_ms() + 1000;
@@ -199,8 +199,8 @@ TEST(a_worker_that_is_not_known_registers_again_as_the_same_process)
 TEST(a_poll_that_is_told_so_makes_the_worker_register_again_at_once)
 {
     struct stage stage = stage_set(0);
-    stage.script->beat_ms = 3000; /* so that no heartbeat can be the one that is told */
-    stage.script->lease_ms = 15000;
+    SCRIPT_SET(stage.script, beat_ms, 3000); /* so that no heartbeat can be the one that is told */
+    SCRIPT_SET(stage.script, lease_ms, 15000);
     stage_start(&stage, (struct worker_options){.slots = 1});
     CHECK(script_wait(stage.script, has_beats, 1));
     CHECK(script_wait(stage.script, has_open_poll, 1));
@@ -244,7 +244,7 @@ TEST(a_worker_that_learns_from_a_poll_that_it_is_superseded_ends_too)
 TEST(a_worker_whose_credentials_are_refused_ends_with_4)
 {
     struct stage stage = stage_set(0);
-    stage.script->mood = MOOD_DENY;
+    SCRIPT_SET(stage.script, mood, MOOD_DENY);
     stage_start(&stage, (struct worker_options){.token = "wrong"});
     CHECK_INT(worker_wait(stage.worker), 4);
     stage_clear(&stage);

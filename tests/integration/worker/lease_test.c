@@ -183,7 +183,7 @@ TEST(the_lease_of_a_task_that_a_poll_waited_for_is_as_young_as_the_answer)
 TEST(without_any_coordinator_everything_is_stopped_when_the_time_is_up)
 {
     struct stage stage = stage_set(0);
-    stage.script->orphan_ms = 700;
+    SCRIPT_SET(stage.script, orphan_ms, 700);
     stage_start(&stage, (struct worker_options){.slots = 2});
     script_add_many(stage.script, "block", 1, 2);
     CHECK(hands_wait_running(stage.hands, 2));

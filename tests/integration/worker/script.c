@@ -578,6 +578,13 @@ void script_set_mood(struct script *s, enum script_mood mood)
     pthread_mutex_unlock(&s->mutex);
 }
 
+void script_name_leader(struct script *s, const char *address)
+{
+    pthread_mutex_lock(&s->mutex);
+    snprintf(s->leader, sizeof s->leader, "%s", address);
+    pthread_mutex_unlock(&s->mutex);
+}
+
 /* ---- waiting ---- */
 
 bool script_wait_ms(struct script *s, script_holds_fn *holds, int64_t value, int64_t ms)

@@ -163,6 +163,8 @@ void script_add_many(struct script *script, const char *executor, uint32_t first
 void script_order_stop(struct script *script, uint32_t task, uint32_t attempt, bool by_poll, bool wrong_token);
 void script_release_reports(struct script *script);
 void script_set_mood(struct script *script, enum script_mood mood);
+/* Whom it names as the leader from now on. */
+void script_name_leader(struct script *script, const char *address);
 
 /* Waits until the condition holds (it is asked under the lock, after every call). False: it did not in time. */
 typedef bool script_holds_fn(const struct script *script, int64_t value);

@@ -162,7 +162,7 @@ TEST(results_are_removed_when_they_are_as_old_as_the_coordinator_says)
     struct scene scene = scene_set(100000000);
     write_result(&scene.folder, 1);
     CHECK_UINT(folder_files(scene.folder.results), 1);
-    scene.stage.script->result_ttl_ms = 200;
+    SCRIPT_SET(scene.stage.script, result_ttl_ms, 200);
     scene_start(&scene);
     CHECK(wait_for_files(scene.folder.results, 0));
     write_result(&scene.folder, 2);
@@ -199,7 +199,7 @@ TEST(the_coordinator_can_set_how_much_of_outputs_stays_in_memory)
     struct scene scene = scene_set(100000000);
     struct exchange_key key = folder_key("job", 1, 1);
     struct ipc_tally tallies[PARTITIONS];
-    scene.stage.script->shuffle_memory_bytes = 1;
+    SCRIPT_SET(scene.stage.script, shuffle_memory_bytes, 1);
     scene_start(&scene);
     folder_write(&scene.folder, &key, 0, ROWS, PARTITIONS, tallies);
     CHECK_UINT(folder_files(scene.folder.shuffle), 1);

@@ -117,7 +117,7 @@ TEST(a_full_worker_keeps_a_poll_open_for_stop_orders_and_asks_again_when_a_slot_
 TEST(a_worker_whose_answers_are_too_large_asks_for_fewer_tasks)
 {
     struct stage stage = stage_set(0);
-    stage.script->capacity_max = 40;
+    SCRIPT_SET(stage.script, capacity_max, 40);
     stage_start(&stage, (struct worker_options){.slots = 256});
     CHECK(script_wait(stage.script, has_open_poll_for, 20));
     script_add_many(stage.script, "noop", 0, 100);
