@@ -315,7 +315,9 @@ export class Cluster {
     this.#options = options;
     this.dir = world.folder('cluster');
     this.database = `c${randomUUID().replaceAll('-', '')}`;
-    this.store = options.store === 'postgres' ? postgresUrl(this.database) : `sqlite:${this.dir}/state.db`;
+    const { store = 'sqlite' } = options;
+    const ways = { sqlite: () => `sqlite:${this.dir}/state.db`, postgres: () => postgresUrl(this.database) };
+    this.store = ways[store]?.() ?? store;
     this.listen = '127.0.0.1:0';
   }
 
@@ -524,7 +526,7 @@ export class World {
     return proxy;
   }
 
-  // { store: 'sqlite' | 'postgres', settings: { name: value }, workers: how many, slots: of each }
+  // { store: 'sqlite' | 'postgres' | a URL, settings: { name: value }, workers: how many, slots: of each }
   cluster(options = {}) {
     return new Cluster(this, options).start();
   }

@@ -7,6 +7,9 @@
 #   server.sh stop DIR                                  stops it; DIR stays
 #   server.sh kill DIR                                  kill -9 of all its processes at once, as if all of
 #                                                       them crashed; the loss of power is not tested
+#   server.sh follow DIR PRIMARY                        makes a copy in DIR of the server in PRIMARY, and starts it: a hot
+#                                                       standby that follows; it waits for no standby of its own
+#   server.sh promote DIR                               the standby takes writes from now on
 #   server.sh remove DIR                                stops it and removes DIR
 #
 # It listens on a socket in DIR only, so servers do not get into each other's way. PostgreSQL refuses to run as root: for
@@ -60,13 +63,17 @@ launch() {
     }
 }
 
-create() { # SETTING...
+make_folder() {
     [ ! -e "$dir/data" ] || die "$dir has a server already"
     mkdir -p "$dir"
     if [ "$(id -u)" -eq 0 ]; then
         chown postgres "$dir"
         chmod 755 "$dir"
     fi
+}
+
+create() { # SETTING...
+    make_folder
     as_owner "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$dir/initdb.log" 2>&1 || {
         cat "$dir/initdb.log" >&2
         die "initdb failed"
@@ -88,6 +95,18 @@ create() { # SETTING...
         done
     } >>"$dir/data/postgresql.conf"
     launch
+}
+
+# Of settings that are there twice, the last counts.
+follow() { # PRIMARY
+    make_folder
+    as_owner "$bin/pg_basebackup" -D "$dir/data" -h "$1" -p 5432 -U postgres -R -X stream -c fast --no-sync >&2
+    printf "%s\n" "unix_socket_directories = '$dir'" "synchronous_standby_names = ''" >>"$dir/data/postgresql.conf"
+    launch
+}
+
+promote() {
+    as_owner "$bin/pg_ctl" -D "$dir/data" -w -t 120 -s promote >&2
 }
 
 # Also not if it is dead and only waits for somebody to ask how it ended.
@@ -129,7 +148,7 @@ crash() {
     rm -f "$dir/data/postmaster.pid" "$dir/.s.PGSQL.5432" "$dir/.s.PGSQL.5432.lock"
 }
 
-[ $# -ge 2 ] || die "usage: server.sh start|url|restart|stop|kill|remove DIR"
+[ $# -ge 2 ] || die "usage: server.sh start|url|restart|stop|kill|follow|promote|remove DIR"
 verb=$1
 case $2 in
 /*) dir=$2 ;;
@@ -144,6 +163,8 @@ url) url ;;
 restart) stop fast && launch ;;
 stop) stop fast ;;
 kill) crash ;;
+follow) follow "$@" && url ;;
+promote) promote ;;
 remove) stop immediate && rm -rf "$dir" ;;
 *) die "unknown verb $verb" ;;
 esac
