@@ -544,6 +544,31 @@ scenario('without any coordinator a worker gives up after orphan_ms, and not bef
   assert.ok(Date.now() - killed >= 2000, `${Date.now() - killed} ms`);
 });
 
+// In a soak with the usual settings, where leases last 15 s, and away for minutes.
+scenarioWithEachStore(
+  'a coordinator that is away for many leases finds its commands as it left them, and none ran twice',
+  { ms: 300000 },
+  async (world, store) => {
+    const cluster = await world.cluster({ store, workers: 2, settings: isSoak ? {} : patient });
+    const ledger = new Ledger(world);
+    const gate = path.join(world.folder(), 'go');
+    const wait = (name) =>
+      command(name, `echo x >>${ledger.dir}/${name}; until [ -e ${gate} ]; do sleep 0.05; done; echo '"${name}"'`);
+    const id = await cluster.submit([wait('a'), wait('b'), ledger.task('c', 0, { depends_on: ['a', 'b'] })]);
+    for (const name of ['a', 'b']) await cluster.reaches(id, name, 'running');
+    await cluster.coordinator.kill();
+    await pause(isSoak ? 150000 : 2 * patient.lease_ms);
+    await cluster.startCoordinator();
+    fs.writeFileSync(gate, '');
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    const tasks = await cluster.tasks(id);
+    for (const name of ['a', 'b', 'c']) {
+      assert.equal(tasks[name].attempt, 1, name);
+      assert.equal(ledger.runs(name).length, 1, name);
+    }
+  },
+);
+
 // ---- races ----
 
 scenarioWithEachStore(
