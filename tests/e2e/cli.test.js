@@ -307,22 +307,23 @@ scenario('logs in JSON are one object per line, and never show a secret', async 
   const debug = await cluster.startWorker({ id: 'debug', args: ['--log-level', 'debug'] });
   const info = await cluster.startWorker({ id: 'info' });
   const script = 'echo capstan-user-data; echo capstan-user-data >&2; exit';
-  const { state } = await cluster.run(
-    ['debug', 'info'].flatMap((id) => {
-      const more = {
-        inputs: { env: { PASSWORD: 'capstan-secret' } },
-        placement: { allowed_nodes: [id] },
-        retry: { max_attempts: 1 },
-      };
-      return [command(`${id}_good`, `${script} 0`, more), command(`${id}_bad`, `${script} 3`, more)];
-    }),
-  );
-  assert.equal(state, 'failed');
+  const tree = ['debug', 'info'].flatMap((id) => {
+    const more = {
+      inputs: { env: { PASSWORD: 'capstan-secret' } },
+      placement: { allowed_nodes: [id] },
+      retry: { max_attempts: 1 },
+    };
+    return [command(`${id}_good`, `${script} 0`, more), command(`${id}_bad`, `${script} 3`, more)];
+  });
+  assert.equal((await cluster.run(tree)).state, 'failed');
   for (const line of json.stderr.trim().split('\n')) has(JSON.parse(line), { level: 'string' });
   for (const { title, log } of [json, debug, info]) assert.doesNotMatch(log, /capstan-secret/, title);
   // What users put into tasks, and what their commands say, is in the log of nobody who did not ask for details.
   assert.match(debug.log, / debug /);
-  assert.doesNotMatch(info.log, / debug |capstan-user-data|PASSWORD/);
+  await json.kill();
+  const usual = await cluster.startCoordinator();
+  assert.equal((await cluster.run(tree)).state, 'failed');
+  for (const { title, log } of [usual, info]) assert.doesNotMatch(log, / debug |capstan-user-data|PASSWORD/, title);
 });
 
 scenario('a second coordinator on the same file is refused, whatever its role', async (world) => {
