@@ -1,6 +1,6 @@
 #!/bin/sh
 # docs.sh [NAME] - runs every command of the documentation, or of pages with NAME in their name. Run through ./dev test.
-# docs.sh --newcomer - the way of a new user on a clean clone. Run through ./dev soak newcomer.
+# docs.sh --newcomer - the way of a new user on a clean clone, up to the dashboard in a browser. Run through ./dev soak newcomer.
 #
 # Needs a release build, the packages of examples/javascript, which a page copies, and the client for Node.js. The last line of output is
 # `N passed, N failed`.
@@ -21,5 +21,8 @@ export PATH
 
 tools/npm-install.sh examples/javascript
 tools/build-node-client.sh
-[ "${1:-}" != --newcomer ] || exec "$node" tests/docs/newcomer.js
+if [ "${1:-}" = --newcomer ]; then
+    tools/npm-install.sh tests/browser
+    exec "$node" tests/docs/newcomer.js
+fi
 exec "$node" tests/docs/run.js "$@"

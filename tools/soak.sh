@@ -18,8 +18,8 @@
 #                               alone is the simulator.
 #   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
-#   soak.sh fuzz SECONDS NAME   libFuzzer on each target of tests/fuzz, or those with NAME in their name, one after the other,
-#                               from its corpus on. What it finds, good and bad, goes to build/fuzz/found/TARGET.
+#                               Then the queries of the whole dialect over real workers, with all rows spilled and with none,
+#                               and joins and aggregates over four times the memory of all workers.
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
 #   soak.sh tsan NAME           the integration tests of everything with threads under the thread sanitizer, or those of
 #                               the folders with NAME in their name
@@ -69,55 +69,8 @@ chaos() { # MINUTES
 sql() { # QUERIES
     status=0
     CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$(date +%s) build/release/bin/integration-query || status=$?
+    tools/e2e.sh --rounds 1 'queries over all features|finish by spilling' || status=$?
     return $status
-}
-
-fuzz() { # SECONDS NAME
-    command -v clang >/dev/null || {
-        echo 'soak: fuzzing needs clang, with its libFuzzer' >&2
-        echo '  hint: apt-get install clang' >&2
-        return 2
-    }
-    failed=
-    found=0
-    for source in tests/fuzz/*.c; do
-        target=$(basename "$source" .c)
-        case $target in
-        replay) continue ;;
-        *"$2"*) ;;
-        *) continue ;;
-        esac
-        found=$((found + 1))
-        make --no-print-directory -s -j"$(getconf _NPROCESSORS_ONLN)" V=fuzz "build/fuzz/bin/fuzz-$target"
-        folder=build/fuzz/found/$target
-        log=build/fuzz/found/$target.log
-        mkdir -p "$folder"
-        status=0
-        # More memory than that for one input is a finding, too; so are ten seconds.
-        set -- "$1" "$2" -max_total_time="$1" -max_len=16384 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
-            -artifact_prefix="build/fuzz/found/$target-"
-        case $target in
-        *json | *plan | fill_inputs | http_request) set -- "$@" -dict=tests/fuzz/json.dict ;;
-        esac
-        seconds=$1
-        name=$2
-        shift 2
-        "build/fuzz/bin/fuzz-$target" "$@" "$folder" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
-        set -- "$seconds" "$name"
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        if [ "$status" -eq 0 ]; then
-            echo "soak: $target: $runs inputs in $seconds s, nothing found"
-        else
-            failed="$failed $target"
-            tail -n 40 "$log"
-            echo "soak: $target: failed; the input is build/fuzz/found/$target-*"
-        fi
-    done
-    [ "$found" -gt 0 ] || {
-        echo "soak: no fuzz target has '$2' in its name" >&2
-        return 2
-    }
-    [ -z "$failed" ]
 }
 
 upgrade() { # NAME
@@ -151,7 +104,6 @@ crash) crash "$1" "$2" ;;
 chaos) chaos "$1" ;;
 sql) sql "$1" ;;
 upgrade) upgrade "$1" ;;
-fuzz) fuzz "$1" "$2" ;;
 tsan) tsan "$1" ;;
 newcomer) tools/docs.sh --newcomer ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;

@@ -46,10 +46,12 @@ export class Connection {
   #current = 0;
   #stubs = new Map();
   #metadata = new grpc.Metadata();
+  #credentials;
 
-  // servers: ['127.0.0.1:7400', ...], the coordinators.
-  constructor(servers, { token } = {}) {
+  // servers: ['127.0.0.1:7400', ...], the coordinators. credentials: gRPC's, for those with TLS.
+  constructor(servers, { token, credentials = grpc.credentials.createInsecure() } = {}) {
     this.#servers = [...servers];
+    this.#credentials = credentials;
     if (token) this.#metadata.set('authorization', `Bearer ${token}`);
   }
 
@@ -70,7 +72,7 @@ export class Connection {
         // A TCP connection of its own, so that workers in one process do not share one.
         'grpc.use_local_subchannel_pool': 1,
       };
-      this.#stubs.set(key, new v1[service](this.server, grpc.credentials.createInsecure(), options));
+      this.#stubs.set(key, new v1[service](this.server, this.#credentials, options));
     }
     return this.#stubs.get(key);
   }

@@ -20,8 +20,10 @@ static const struct option credentials[] = {
     {"token-file", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
      "file with the token to send; else CAPSTAN_TOKEN is the token itself"},
     {"tls", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "encrypt, and trust what this machine trusts"},
-    {"tls-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "encrypt, and trust these certificates (PEM)"},
-    {"tls-cert", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "certificate to present (PEM)"},
+    {"tls-ca", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "encrypt, and trust these certificates (PEM); workers read the file again when it changes"},
+    {"tls-cert", 0, false, OPTION_FILE, "FILE", NULL, 0, 0,
+     "certificate to present (PEM); workers also listen with it, and read it again when it changes"},
     {"tls-key", 0, false, OPTION_FILE, "FILE", NULL, 0, 0, "its key (PEM)"},
 };
 

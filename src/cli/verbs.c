@@ -78,7 +78,8 @@ static const struct option cancel_options[] = {
 };
 
 static const struct option retry_options[] = {
-    {"from", 0, false, OPTION_TEXT, "TASK", NULL, 0, 0, "run this task again, and all that depend on it"},
+    {"from", 0, false, OPTION_TEXT, "TASK", NULL, 0, 0,
+     "run this task again, and all that depend on it; of a query: this stage"},
 };
 
 static const struct option events_options[] = {
@@ -201,8 +202,10 @@ const struct verb cli_verbs[] = {
     {.name = "retry",
      .usage = "ID [--from TASK]",
      .summary = "run what failed in a job once more",
-     .help = "Queues the failed and skipped tasks of an ended job again, or with --from the named task and all that "
-             "depend on it. Results of the other tasks are kept.",
+     .help =
+         "Queues the failed and skipped tasks of an ended job again, or with --from the named task and all that "
+         "depend on it. Results of the other tasks are kept. Of a query --from names a stage, such as s1; what passes "
+         "between stages goes with the end of a query, so what that stage reads is computed again, too.",
      .example = "capstan retry 0197a3c2-7d54-7e11-8c7b-5a1f2f0e9b21 --from load",
      .args_min = 1,
      .args_max = 1,

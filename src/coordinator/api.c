@@ -47,7 +47,7 @@ static void write_error(struct http_answer *answer, const struct error *e, int s
     answer->status = status;
     answer->type = JSON_TYPE;
     buf_reset(&answer->body);
-    wire_json_error(&answer->body, e, NULL);
+    wire_json_error(&answer->body, e);
     if (leader != NULL) {
         answer->body.n -= 2; /* the braces */
         buf_text(&answer->body, ",\"leader\":");
@@ -70,15 +70,17 @@ static void refuse(struct http_answer *answer, const struct error *e)
 
 /* ---- who asks ---- */
 
-static bool is_loopback_name(const char *host)
-{
-    return strcasecmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
-}
-
 static bool is_number(const char *host)
 {
     struct in6_addr address;
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+/* 127.example.org is a name like any other: whoever owns it can make it lead here. */
+static bool is_loopback_name(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && is_number(host));
 }
 
 /* The host of HOST, HOST:PORT or [HOST]:PORT. False if it does not fit. */
@@ -183,7 +185,7 @@ static void send_farewell(struct api_call *call, const struct error *e)
 {
     struct buf text = {0};
     buf_text(&text, "event: end\ndata: ");
-    wire_json_error(&text, e, NULL);
+    wire_json_error(&text, e);
     buf_text(&text, "\n\n");
     http_stream_send(call->http, &text, nothing_sent, NULL);
 }
@@ -607,7 +609,8 @@ enum err api_start(struct service *service, const struct api_options *options, s
                                          .body_bytes_max = LIMIT_TREE_BYTES,
                                          .bodies_bytes_max = BODIES_BYTES_MAX,
                                          .tls_cert_pem = options->tls_cert_pem,
-                                         .tls_key_pem = options->tls_key_pem};
+                                         .tls_key_pem = options->tls_key_pem,
+                                         .tls_client_ca_pem = options->tls_client_ca_pem};
     api->service = service;
     api->names = options->names;
     api->n_names = options->n_names;
@@ -632,9 +635,10 @@ void api_stop(struct api *api)
     }
 }
 
-enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, struct error *e)
+enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, const char *client_ca_pem,
+                        struct error *e)
 {
-    return http_server_reload_tls(api->server, cert_pem, key_pem, e);
+    return http_server_reload_tls(api->server, cert_pem, key_pem, client_ca_pem, e);
 }
 
 const char *api_address(const struct api *api)

@@ -19,8 +19,9 @@ struct api_options {
     const char *advertise;    /* whose host is a name of this machine, too */
     const char *const *names; /* further names under which it is called; outlive the API */
     uint32_t n_names;
-    const char *tls_cert_pem; /* both NULL: no TLS */
+    const char *tls_cert_pem; /* all three NULL: no TLS */
     const char *tls_key_pem;
+    const char *tls_client_ca_pem; /* not NULL: clients must present a certificate */
 };
 
 /* ERR_UNAVAILABLE if the address is taken, ERR_INVALID if it is none. */
@@ -28,8 +29,9 @@ MUST_USE enum err api_start(struct service *service, const struct api_options *o
                             struct error *e);
 void api_stop(struct api *api); /* NULL ok */
 
-/* Replaces the certificate, as http_server_reload_tls. */
-MUST_USE enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, struct error *e);
+/* Replaces the certificates, as http_server_reload_tls. */
+MUST_USE enum err api_reload_tls(struct api *api, const char *cert_pem, const char *key_pem, const char *client_ca_pem,
+                                 struct error *e);
 
 /* HOST:PORT with the real port. */
 const char *api_address(const struct api *api);

@@ -34,7 +34,7 @@ static enum err put_text(const struct api_field *field, const char *text, void *
 {
     uint64_t number = 0;
     size_t n = strlen(text);
-    if (field->type == API_ELSEWHERE) {
+    if (field->type == API_FORMAT || field->type == API_RANGE) {
         return ERR_OK;
     }
     mark_set(field, target);
@@ -101,15 +101,22 @@ static enum err put_json(const struct api_field *field, const struct json *value
         *(protobuf_c_boolean *)place = json_bool(value);
         return ERR_OK;
     case API_JSON:
+        if (json_kind_of(value) != JSON_OBJECT && json_kind_of(value) != JSON_ARRAY) {
+            return error_set(e, ERR_INVALID, "%s: must be an object or a list", field->name);
+        }
         wire_write_compact(&text, value);
         *(char **)place = arena_strdup(arena, text.data);
         break;
     case API_BYTES:
+        if (json_kind_of(value) != JSON_OBJECT) {
+            return error_set(e, ERR_INVALID, "%s: must be an object", field->name);
+        }
         wire_write_compact(&text, value);
         *(ProtobufCBinaryData *)place =
             (ProtobufCBinaryData){.len = text.n, .data = arena_copy(arena, text.data, text.n)};
         break;
-    case API_ELSEWHERE:
+    case API_FORMAT:
+    case API_RANGE:
         break;
     }
     buf_deinit(&text);

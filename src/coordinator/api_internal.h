@@ -20,13 +20,14 @@ enum api_place { API_PATH, API_QUERY, API_HEADER, API_BODY };
 
 /* What it is, and how it lies in the message. */
 enum api_type {
-    API_TEXT,      /* char * */
-    API_UINT32,    /* uint32_t */
-    API_UINT64,    /* uint64_t */
-    API_BOOL,      /* protobuf_c_boolean */
-    API_JSON,      /* char *, the JSON text of any value */
-    API_BYTES,     /* ProtobufCBinaryData, the JSON text of any value */
-    API_ELSEWHERE, /* not in the message */
+    API_TEXT,   /* char * */
+    API_UINT32, /* uint32_t */
+    API_UINT64, /* uint64_t */
+    API_BOOL,   /* protobuf_c_boolean */
+    API_JSON,   /* char *, the JSON text of a list or an object */
+    API_BYTES,  /* ProtobufCBinaryData, the JSON text of an object */
+    API_FORMAT, /* not in the message: how results are written */
+    API_RANGE,  /* not in the message: a whole number about which rows are wanted */
 };
 
 struct api_field {
@@ -53,7 +54,7 @@ struct api_route {
     bool takes_whole_body;                              /* the body is the message's API_BYTES field as it is */
     void *(*begin)(void *message, struct arena *arena); /* prepares it; returns what the fields lie in. NULL: itself */
     void (*write)(struct buf *out, const void *message, const struct api_call *call);
-    const char *schema; /* of the answer, in openapi.json; NULL: a stream */
+    const char *schema; /* of the answer, in the notation of api_openapi.c; NULL: a stream */
     void (*plain)(struct api *api, struct http_request *http,
                   struct http_answer *answer); /* answers at once, or defers */
     enum scope scope;                          /* of `plain` */

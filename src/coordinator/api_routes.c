@@ -210,10 +210,10 @@ static const struct api_field why_fields[] = {
 
 static const struct api_field results_fields[] = {
     {"job_id", API_PATH, API_TEXT, AT(fetch_query_results_request, query_id), 0, true, "The job."},
-    {"format", API_QUERY, API_ELSEWHERE, 0, 0, false,
+    {"format", API_QUERY, API_FORMAT, 0, 0, false,
      "json (without), csv, parquet or arrow for the rows of a query; the results of a tree are JSON."},
-    {"offset", API_QUERY, API_ELSEWHERE, 0, 0, false, "Leave out so many rows; json and csv only."},
-    {"limit", API_QUERY, API_ELSEWHERE, 0, 0, false, "At most so many rows; json and csv only."},
+    {"offset", API_QUERY, API_RANGE, 0, 0, false, "Leave out so many rows; json and csv only."},
+    {"limit", API_QUERY, API_RANGE, 0, 0, false, "At most so many rows; json and csv only."},
 };
 
 static const struct api_field cancel_fields[] = {
@@ -224,7 +224,8 @@ static const struct api_field cancel_fields[] = {
 static const struct api_field retry_fields[] = {
     {"job_id", API_PATH, API_TEXT, AT(retry_job_request, query_id), 0, true, "The job."},
     {"from_task", API_BODY, API_TEXT, AT(retry_job_request, from_task), 0, false,
-     "This task and all that depend on it; else all that have not succeeded."},
+     "This task and all that depend on it, else all that have not succeeded. Of a query: a stage by its name, such as "
+     "s1; what it reads is computed again, too."},
 };
 
 static const struct api_field nodes_fields[] = {
@@ -287,11 +288,11 @@ const struct api_route api_routes[] = {
     {"GET", "/v1/nodes", "listNodes", "Workers", &method_ListNodes, FIELDS(nodes_fields), .write = write_nodes,
      .schema = "Nodes"},
     {"POST", "/v1/nodes/{worker_id}/drain", "drainNode", "Give a worker no more tasks", &method_SetNode,
-     FIELDS(node_fields), .begin = begin_drain, .write = write_node, .schema = "Node"},
+     FIELDS(node_fields), .begin = begin_drain, .write = write_node, .schema = "Node?"},
     {"POST", "/v1/nodes/{worker_id}/undrain", "undrainNode", "Give a worker tasks again", &method_SetNode,
-     FIELDS(node_fields), .begin = begin_undrain, .write = write_node, .schema = "Node"},
+     FIELDS(node_fields), .begin = begin_undrain, .write = write_node, .schema = "Node?"},
     {"POST", "/v1/nodes/{worker_id}/clear", "clearNode", "Take a worker off the blacklist", &method_SetNode,
-     FIELDS(node_fields), .begin = begin_clear, .write = write_node, .schema = "Node"},
+     FIELDS(node_fields), .begin = begin_clear, .write = write_node, .schema = "Node?"},
     {"GET", "/v1/leader", "getLeader", "Who leads", &method_GetLeader, .write = write_leader, .schema = "Leader"},
     {"GET", "/v1/tables", "listTables", "Named data sets", &method_ListTables, .write = write_tables,
      .schema = "Tables"},

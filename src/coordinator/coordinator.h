@@ -29,6 +29,7 @@
 #include "core/effects.h"
 
 struct coordinator;
+struct leader_news;
 
 struct coordinator_options {
     const char *store_url;
@@ -40,6 +41,8 @@ struct coordinator_options {
     bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
     /* The store does not answer (`why`), or answers again (NULL). On the writer's thread. May be NULL. */
     void (*on_store)(void *context, const char *why);
+    /* This process stands by, and another one leads than before. On the writer's thread. May be NULL. */
+    void (*on_leader)(void *context, const struct leader_news *leader);
     /* The schema was of an earlier release, and has been brought up to date. On the writer's thread. May be NULL. */
     void (*on_schema)(void *context, uint32_t before, uint32_t after);
     /* A commit took so long and carried so many commands. On the writer's thread. May be NULL. */

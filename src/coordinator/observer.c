@@ -364,6 +364,7 @@ enum err observer_new(struct service *service, const char *follow, const struct 
     o->channel = (struct rpc_channel_options){.token = mem_strdup(channel->token),
                                               .message_bytes_max = LIMIT_WIRE_BYTES,
                                               .tls = channel->tls,
+                                              .identity = channel->identity,
                                               .tls_ca_pem = mem_strdup(channel->tls_ca_pem),
                                               .tls_cert_pem = mem_strdup(channel->tls_cert_pem),
                                               .tls_key_pem = mem_strdup(channel->tls_key_pem)};

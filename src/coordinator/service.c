@@ -1,6 +1,7 @@
 /* Starting and stopping the services, and the way of a call: bytes, message, request, answer. */
 #include "coordinator/service.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -301,6 +302,13 @@ static void on_role(void *context, bool leads, const char *why)
     }
 }
 
+static void on_leader(void *context, const struct leader_news *leader)
+{
+    UNUSED(context);
+    log_info("leader", "this coordinator stands by: %s leads at %s, epoch %" PRIu64, leader->node_id, leader->address,
+             leader->epoch);
+}
+
 static void on_store(void *context, const char *why)
 {
     UNUSED(context);
@@ -351,6 +359,7 @@ static enum err start_coordinator(struct service *service, const struct service_
         .history_ttl_ms = options->settings.history_ttl_ms,
         .must_lead = options->must_lead,
         .on_role = on_role,
+        .on_leader = on_leader,
         .on_store = on_store,
         .on_schema = on_schema,
         .on_durable = on_durable,
@@ -376,12 +385,8 @@ static enum err start_http(struct service *service, const struct service_options
                                .n_names = options->n_http_names,
                                .advertise = service->address,
                                .tls_cert_pem = options->tls.cert_pem,
-                               .tls_key_pem = options->tls.key_pem};
-    if (options->tls.client_ca_pem != NULL) {
-        error_set(e, ERR_INVALID, "the HTTP API cannot ask its clients for certificates");
-        error_hint(e, "leave out --http or --tls-client-ca");
-        return ERR_INVALID;
-    }
+                               .tls_key_pem = options->tls.key_pem,
+                               .tls_client_ca_pem = options->tls.client_ca_pem};
     return api_start(service, &http, &service->api, e);
 }
 
@@ -498,10 +503,15 @@ void service_stop(struct service *service)
     mem_free(service);
 }
 
+/* HTTP first: it can refuse what gRPC would take, and then neither has changed. */
 enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e)
 {
-    enum err err = rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
-    return err == ERR_OK && service->api != NULL ? api_reload_tls(service->api, tls->cert_pem, tls->key_pem, e) : err;
+    enum err err = ERR_OK;
+    if (service->api != NULL) {
+        err = api_reload_tls(service->api, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+    }
+    return err == ERR_OK ? rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e)
+                         : err;
 }
 
 const char *service_address(const struct service *service)

@@ -34,6 +34,7 @@ struct writer {
     int64_t ttl_ms;
     int64_t renew_at_mono_ms;
     int64_t prune_at_mono_ms;
+    uint64_t followed_epoch; /* of the leader that was told last; 0: none, or this process has led since */
 };
 
 /* Sleeps unless the coordinator stops. */
@@ -214,8 +215,15 @@ static void note_leader(struct writer *w, const struct leader *leader)
     } else {
         w->c->leader = (struct leader_news){0};
     }
+    struct leader_news news = w->c->leader;
     pthread_cond_signal(&w->c->loop_wakes); /* somebody may wait for this process to lead again */
     pthread_mutex_unlock(&w->c->lock);
+    if (leader != NULL && news.epoch != w->followed_epoch) {
+        w->followed_epoch = news.epoch;
+        if (w->c->options.on_leader != NULL) {
+            w->c->options.on_leader(w->c->options.context, &news);
+        }
+    }
 }
 
 /* False if the loop has gone already. */
@@ -270,6 +278,7 @@ static bool stand(struct writer *w)
     enum err err = store_lead(w->store, &claim, &arena, &leader, &w->e);
     if (err == ERR_OK) {
         w->fence = leader.fence;
+        w->followed_epoch = 0;
         w->retry_ms = RETRY_MS_MIN;
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
         int64_t offset_ms = leader.now_ms - clock_mono_ms();

@@ -471,10 +471,13 @@ static void reset_task(struct core *core, struct task *task)
     core__emit_task(core, task, &news);
 }
 
-/* Marks `from` and everything that depends on it. */
+/* Marks `from` and everything that depends on it. Stages that a plan made follow it also if they read nothing from it. */
 static void mark_dependents(struct job *job, struct stage *from)
 {
     struct stage *work = from;
+    for (uint32_t s = 0; from->planning && s < job->n_stages; s++) {
+        job->stages[s]->is_marked |= job->stages[s]->id > from->id;
+    }
     from->is_marked = true;
     from->next_work = NULL;
     while (work != NULL) {
@@ -540,8 +543,9 @@ void job_retry(struct core *core, const struct command *command)
     }
     struct stage *from = retry->from_task == NULL ? NULL : stage_by_name(job, retry->from_task);
     if (retry->from_task != NULL && from == NULL) {
+        const char *what = job->kind == JOB_KIND_QUERY ? "query has no stage" : "job has no task";
         core__reply_error(core, command->reply_to, ERR_INVALID,
-                          arena_format(&core->fx->arena, "the job has no task '%s'", retry->from_task));
+                          arena_format(&core->fx->arena, "the %s '%s'", what, retry->from_task));
         return;
     }
     if (!job_state_is_terminal((enum job_state)job->state)) {

@@ -368,12 +368,16 @@ void wire_json_tables(struct buf *out, const struct pb_list_tables_response *tab
 
 /* ---- errors ---- */
 
-void wire_json_error(struct buf *out, const struct error *e, const char *detail)
+void wire_json_error(struct buf *out, const struct error *e)
 {
+    char first[sizeof e->message];
+    size_t n = strcspn(e->message, "\n");
+    memcpy(first, e->message, n);
+    first[n] = '\0';
     buf_text(out, "{\"error\":{");
     put_text(out, "code", err_name(e->code));
-    put_text(out, "message", e->message[0] == '\0' ? err_text(e->code) : e->message);
-    put_text(out, "detail", detail);
+    put_text(out, "message", n == 0 ? err_text(e->code) : first);
+    put_text(out, "detail", e->message[n] == '\n' ? e->message + n + 1 : NULL);
     put_text(out, "hint", e->hint);
     buf_text(out, "}}");
 }

@@ -66,8 +66,8 @@ void wire_json_table(struct buf *out, const struct pb_table *table);
 /* {"tables":[...]} */
 void wire_json_tables(struct buf *out, const struct pb_list_tables_response *tables);
 
-/* {"error":{"code","message","detail","hint"}}; `detail` may be NULL. */
-void wire_json_error(struct buf *out, const struct error *e, const char *detail);
+/* {"error":{"code","message","detail","hint"}}: the first line of the text is the message, those behind it the detail. */
+void wire_json_error(struct buf *out, const struct error *e);
 
 /* "queued", "running", ...; "unknown" for a value that this version does not know. */
 const char *wire_query_state_name(Capstan__V1__QueryState state);

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
-import { assert, root } from '../e2e/harness.js';
+import { assert, Cluster, command, root, sleep } from '../e2e/harness.js';
 
 export const pictures = path.join(root, 'build/browser');
 fs.mkdirSync(pictures, { recursive: true });
@@ -79,6 +79,56 @@ export async function upWithDashboard(world, args = [], { auth = false, workers 
   return { up, address, base, token, post, get, ended };
 }
 
+// A cluster whose coordinator has a dashboard, and can be started again at the same addresses.
+export async function clusterWithDashboard(world, { workers = 1, slots = 2, args = [], ...options } = {}) {
+  const cluster = new Cluster(world, options);
+  let http = '127.0.0.1:0';
+  cluster.startAgain = async () => {
+    const coordinator = await cluster.startCoordinator({ args: ['--http', http, ...args] });
+    cluster.base = (await coordinator.line(/the HTTP API is at (http:\S+)/))[1];
+    http = new URL(cluster.base).host;
+    return coordinator;
+  };
+  await cluster.startAgain();
+  cluster.client = world.client(cluster.address);
+  for (let i = 1; i <= workers; i++) await cluster.startWorker({ id: `w${i}`, slots });
+  return cluster;
+}
+
+// A task that runs until a file appears.
+export const gated = (name, gate, more) => command(name, `while [ ! -e ${gate} ]; do sleep 0.02; done`, more);
+
+const SALES =
+  "create table sales as select i as sale, i % 1000 as customer, ((i * 7919) % 50000) / 100.0 as amount, " +
+  "['Iceland', 'Norway', 'Kenya', 'Chile', 'Japan', 'Nepal'][1 + i % 6] as country from range(400000) t(i)";
+export const BY_COUNTRY =
+  'SELECT country, count(*) AS sales, sum(amount) AS revenue\nFROM sales\nWHERE amount > 1.5 -- cheap ones do not count\nGROUP BY country\nORDER BY revenue DESC';
+
+// A cluster in which something has happened.
+export async function lively(world) {
+  const up = await upWithDashboard(world);
+  const { post, ended } = up;
+  await ended((await post('/v1/queries', { sql: SALES })).job_id);
+  const options = { forced: true, partitions: 4 };
+  const query = (await post('/v1/queries', { sql: BY_COUNTRY, options })).job_id;
+  assert.equal((await ended(query)).state, 'succeeded');
+  const tree = (
+    await post('/v1/jobs', {
+      name: 'nightly',
+      on_failure: 'continue',
+      tasks: [
+        command('extract', 'echo \'{"rows": 3}\''),
+        sleep('clean', 20, { depends_on: ['extract'] }),
+        command('load', 'echo it went wrong >&2; exit 3', { depends_on: ['clean'], retry: { max_attempts: 2, backoff_ms: 10 } }),
+        sleep('index', 10, { depends_on: ['load'] }),
+        sleep('report', 10, { depends_on: ['extract'] }),
+      ],
+    })
+  ).job_id;
+  assert.equal((await ended(tree)).state, 'failed');
+  return { ...up, query, tree };
+}
+
 // No request left for another origin, and nothing was refused or went wrong in the page.
 export function checkQuiet(page, base) {
   const foreign = page.asked.filter((url) => !url.startsWith(`${base}/`) && !/^(data|blob):/.test(url));
@@ -102,12 +152,16 @@ export const picture = (page, name) => page.screenshot({ path: path.join(picture
 export async function longestOfProcessor(page, body) {
   const one = page.context().browser();
   await one.startTracing(page, { categories: ['toplevel'] });
+  const from = performance.now();
   await body();
+  const took = performance.now() - from;
   const { traceEvents } = JSON.parse((await one.stopTracing()).toString());
   const isMain = ({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain';
   const mains = new Set(traceEvents.filter(isMain).map(({ pid, tid }) => `${pid}.${tid}`));
   const tasks = traceEvents.filter(({ name, pid, tid, tdur }) => /RunTask$/.test(name) && tdur !== undefined && mains.has(`${pid}.${tid}`));
-  assert.ok(tasks.length > 0, 'the trace has no tasks');
+  const times = tasks.map(({ ts }) => ts / 1000);
+  const span = times.reduce((most, ts) => Math.max(most, ts), 0) - times.reduce((least, ts) => Math.min(least, ts), Infinity);
+  assert.ok(span > 0.8 * took, `the trace of ${tasks.length} tasks ends after ${Math.round(span)} ms of ${Math.round(took)}`); // it was full
   return tasks.reduce((most, { tdur }) => Math.max(most, tdur), 0) / 1000;
 }
 

@@ -18,8 +18,9 @@ import { check } from './check.js';
 import { Cluster } from './cluster.js';
 import { Tormentor, impossible } from './faults.js';
 import { History, readHistory } from './history.js';
-import { coordinators, kinds, makePlan, settings, workers } from './plan.js';
+import { coordinators, kinds, makePlan, settings, spares, workers } from './plan.js';
 import { Random } from './random.js';
+import { Witnesses } from './witness.js';
 import { Workload, makeData } from './workload.js';
 
 const END_MS = 90000; // in which everything must come to its end after the heal
@@ -40,6 +41,7 @@ export const properties = {
   ends: 'after the heal everything ends',
   recorded: 'what the leaders wrote is in the history, so that it can be checked',
   processes: 'no process ends by itself or complains',
+  memory: 'memory stays flat',
 };
 
 // Notices when this process does not get to run: then workers may not have, either.
@@ -62,15 +64,16 @@ async function collect(cluster, history) {
   for (const file of fs.readdirSync(folder)) {
     const [job, task] = file.split('.');
     for (const line of fs.readFileSync(path.join(folder, file), 'utf8').split('\n').filter(Boolean)) {
-      const [what, key, attempt, at] = line.split(' ');
-      history.add('run', { job, task, what, key, attempt: Number(attempt), at: Number(at) / 1e6 });
+      const [what, key, attempt, at, home] = line.split(' ');
+      const worker = /\/data-([^/]+)/.exec(home)?.[1];
+      history.add('run', { job, task, what, key, attempt: Number(attempt), at: Number(at) / 1e6, worker });
     }
   }
   for (const what of cluster.unexpected) history.add('unexpected', { what });
 }
 
 // One run. Returns { violations, figures, faults, memory, dir, ... }.
-export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
+export async function torment({ seed, minutes, bug, only, eager, onNews = () => {} }) {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'capstan-chaos-'));
   const history = new History(path.join(dir, 'history.jsonl'));
   const plan = makePlan(seed, minutes * 60000, only);
@@ -78,12 +81,15 @@ export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
   history.add('meta', { seed, minutes, bug, settings, binary });
   const cluster = new Cluster(dir, history, { bug });
   const unwatch = watchStalls(history);
+  let witnesses;
   try {
     await cluster.start();
     await cluster.sql(auditSql);
     const tables = await makeData(path.join(dir, 'tables'));
-    const workload = new Workload(cluster, history, new Random(seed).fork('workload'), tables);
-    const tormentor = new Tormentor(cluster, history);
+    const workload = new Workload(cluster, history, new Random(seed).fork('workload'), tables, { eager });
+    const tormentor = new Tormentor(cluster, history, { isSparing: spares(minutes * 60000) });
+    witnesses = new Witnesses(cluster, history, new Random(seed).fork('witnesses'));
+    witnesses.start();
     workload.start();
     await until('the first jobs are through', () => workload.counts.trees > 0 && workload.counts.queries > 0, {
       ms: 60000,
@@ -100,6 +106,7 @@ export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
     history.add('finished', { isDone, open: Object.fromEntries(workload.open) });
     clearInterval(sampler);
     cluster.sampleMemory();
+    await witnesses.close();
     await collect(cluster, history);
     history.close();
     const result = check(await readHistory(history.file));
@@ -117,6 +124,7 @@ export async function torment({ seed, minutes, bug, only, onNews = () => {} }) {
     throw Object.assign(error, { dir });
   } finally {
     unwatch();
+    await witnesses?.close();
     await cluster.close();
   }
 }
@@ -176,6 +184,9 @@ export function print({ violations, figures, faults, missed, memory, impossible:
   console.log(
     `resident MB, start -> end (most): ${[...coordinators, ...workers].map((name) => `${name} ${megabytes(memory[name].start)} -> ${megabytes(memory[name].end)} (${megabytes(memory[name].max)})`).join(', ')}`,
   );
+  for (const { who, second, last } of figures.memory)
+    console.log(`resident MB, second -> last quarter of its time, medians: ${who} ${megabytes(second)} -> ${megabytes(last)}`);
+  console.log(`reports of the witnesses that were answered ${figures.reports}, of these refused ${figures.reports_refused}`);
   for (const [property, text] of Object.entries(properties)) {
     const found = violations.filter((violation) => violation.property === property);
     console.log(`${found.length === 0 ? 'ok  ' : 'FAIL'} ${property}: ${text}`);
@@ -203,7 +214,8 @@ async function main(args) {
   console.log(
     `chaos: seed ${options.seed}, ${options.minutes} min, ${path.relative(root, binary)}${options.bug ? `, planted bug ${options.bug}` : ''}`,
   );
-  const result = await torment({ ...options, onNews: (news) => console.log(`chaos: ${news}`) });
+  const { eager } = bugs[options.bug] ?? {};
+  const result = await torment({ ...options, eager, onNews: (news) => console.log(`chaos: ${news}`) });
   print(result, options);
   const broken = new Set(result.violations.map(({ property }) => property)).size;
   if (broken === 0 && !options.keep) fs.rmSync(result.dir, { recursive: true, force: true });

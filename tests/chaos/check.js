@@ -2,99 +2,24 @@
 //
 //   check(history) -> { violations: [{ property, what }], figures }
 //
-// history.js says what the lines are. Each function below is one property. They share the index of the history, and what
-// the rows that were written say in order (Replay).
-
-const JOB_ENDS = { 2: 'succeeded', 3: 'failed', 4: 'canceled' };
-const JOB_TREE = 1;
-const TASK = { queued: 0, running: 1, succeeded: 2, failed: 3, canceled: 4, skipped: 5 };
-const OUTCOME = { pending: 1, completed: 2, failed: 3, lost: 4 };
-const taskState = (number) => Object.keys(TASK)[number];
-
-const keyOf = ({ job_id, stage, task }) => `${job_id}/${stage}/${task}`;
-const isEnd = (state) => Object.values(JOB_ENDS).includes(state);
-const isCommand = ({ does }) => !['sleep', 'sql'].includes(does);
-const groupBy = (list, by) => {
-  const groups = new Map();
-  for (const item of list) {
-    const key = by(item);
-    if (groups.has(key)) groups.get(key).push(item);
-    else groups.set(key, [item]);
-  }
-  return groups;
-};
-
-// ---- the index ----
-
-class Index {
-  constructor(history) {
-    const of = groupBy(history, ({ e }) => e);
-    const get = (e) => of.get(e) ?? [];
-    const state = groupBy(get('state'), ({ table }) => table);
-    const rows = (table) => (state.get(table) ?? []).map(({ row }) => row);
-    this.meta = get('meta')[0] ?? { settings: {} };
-    this.plans = new Map(get('plan').map((plan) => [plan.job, plan]));
-    this.invoked = get('invoke');
-    this.answers = get('ok');
-    this.refused = get('fail');
-    this.unknown = get('unknown');
-    this.faults = get('fault');
-    this.stalls = get('stall');
-    this.audit = get('audit');
-    this.healed = get('healed')[0];
-    this.finished = get('finished')[0];
-    this.unexpected = get('unexpected');
-    this.jobs = new Map(rows('jobs').map((row) => [row.job_id, row]));
-    this.tasks = new Map(rows('tasks').map((row) => [keyOf(row), row]));
-    this.leases = rows('task_leases');
-    this.attempts = groupBy(rows('execution_idempotency'), keyOf);
-    this.attemptOf = new Map(rows('execution_idempotency').map((row) => [row.key, row]));
-    this.stageOf = new Map(rows('stages').map((row) => [`${row.job_id}/${row.name}`, row.stage]));
-    this.runs = groupBy(get('run'), ({ job, task }) => `${job}/${task}`);
-    this.canceled = new Set(this.invoked.filter(({ op }) => op === 'cancel').map(({ job }) => job));
-  }
-
-  // Of a planned task of a tree: its key in the tables; undefined if the job is not there.
-  key(job, name) {
-    const stage = this.stageOf.get(`${job}/${name}`);
-    return stage === undefined ? undefined : `${job}/${stage}/0`;
-  }
-
-  // All planned tasks of trees that are there: { job, plan, task, key, row, attempts, runs }.
-  *treeTasks() {
-    for (const [job, plan] of this.plans) {
-      if (plan.kind !== 'tree' || !this.jobs.has(job)) continue;
-      for (const task of plan.tasks) {
-        const key = this.key(job, task.name);
-        const row = this.tasks.get(key);
-        if (!row) continue;
-        yield {
-          job,
-          plan,
-          task,
-          key,
-          row,
-          attempts: this.attempts.get(key) ?? [],
-          runs: this.runs.get(`${job}/${task.name}`) ?? [],
-        };
-      }
-    }
-  }
-
-  // The key that the committed attempt of a command had; undefined: none.
-  committed(job, name) {
-    const attempts = this.attempts.get(this.key(job, name)) ?? [];
-    return attempts.find(({ status }) => status === OUTCOME.completed)?.key;
-  }
-}
-
-const resultOf = (row) => {
-  try {
-    return row.result ? JSON.parse(row.result) : null;
-  } catch {
-    return null;
-  }
-};
+// history.js says what the lines are. Each function below, or in check_lease.js and check_memory.js, is one property. They share
+// the index of the history, and what the rows that were written say in order (check_index.js).
+import {
+  Index,
+  JOB_ENDS,
+  JOB_TREE,
+  OUTCOME,
+  TASK,
+  groupBy,
+  isCommand,
+  isEnd,
+  keyOf,
+  replay,
+  resultOf,
+  taskState,
+} from './check_index.js';
+import { currentLease } from './check_lease.js';
+import { memory } from './check_memory.js';
 
 // ---- properties of answers ----
 
@@ -210,6 +135,10 @@ function recorded(index, violate) {
   const hasTransaction = index.audit.some(({ xid }) => Boolean(xid));
   if (!hasEpoch || !hasTransaction)
     violate(`nothing was recorded: ${hasTransaction ? 'no epoch' : 'no transaction'} of any leader`);
+  if (![...index.told.values()].some(({ accepted }) => accepted))
+    violate('nothing was recorded: no report of a witness was ever accepted');
+  if (index.meta.minutes >= 1 && ![...index.told.values()].some(({ accepted }) => !accepted))
+    violate('nothing was tried: no report of a witness was ever refused');
 }
 
 function processes(index, violate) {
@@ -265,20 +194,6 @@ function dependencies(index, violate) {
 
 // ---- properties of what was written, in order ----
 
-// Goes through the transactions; `each` gets the rows of one, `states` and `leases` are as before it.
-function replay(index, each) {
-  const states = new Map();
-  const leases = new Map();
-  for (const rows of groupBy(index.audit, ({ xid }) => xid).values()) {
-    each(rows, states, leases);
-    for (const { table, op, row } of rows) {
-      if (table === 'tasks' && op !== 'DELETE') states.set(keyOf(row), row.state);
-      if (table === 'task_leases' && op === 'DELETE') leases.delete(keyOf(row));
-      else if (table === 'task_leases') leases.set(keyOf(row), row);
-    }
-  }
-}
-
 // Only the leader writes, and of each epoch there is one.
 function oneWriter(index, violate) {
   const writers = new Map();
@@ -292,28 +207,6 @@ function oneWriter(index, violate) {
     if (epoch < newest) violate(`row ${n} was written in epoch ${epoch}, after epoch ${newest}`);
     newest = Math.max(newest, epoch);
   }
-}
-
-// An outcome that was accepted is that of the attempt that held the lease. A task has one lease at a time.
-function currentLease(index, violate) {
-  replay(index, (rows, states, leases) => {
-    const gone = new Set(
-      rows.filter(({ table, op }) => table === 'task_leases' && op === 'DELETE').map(({ row }) => keyOf(row)),
-    );
-    for (const { table, op, row } of rows) {
-      const key = keyOf(row);
-      const lease = leases.get(key);
-      if (table === 'task_leases' && op === 'INSERT' && lease && !gone.has(key))
-        violate(`${key} got a second lease (attempt ${row.attempt_id}) beside that of attempt ${lease.attempt_id}`);
-      if (table !== 'execution_idempotency' || op === 'DELETE' || row.node_id === null) continue;
-      if (row.status !== OUTCOME.completed && row.status !== OUTCOME.failed) continue;
-      if (lease?.attempt_id !== row.attempt_id || lease?.node_id !== row.node_id) {
-        violate(
-          `an outcome of attempt ${row.attempt_id} of ${key} on ${row.node_id} was taken, but the lease was ${lease ? `that of attempt ${lease.attempt_id} on ${lease.node_id}` : "nobody's"}`,
-        );
-      }
-    }
-  });
 }
 
 // No task of a tree has more than one success in its life, and none runs before those that it waits for have ended.
@@ -353,19 +246,21 @@ function transitions(index, violateResult, violateDependency) {
 
 const WORKER_FAULTS = new Set(['kill_worker', 'stop_worker', 'freeze_worker', 'isolate_worker']);
 const ALL_WORKERS_FAULTS = new Set(['isolate_leader']);
+// What a worker has made can be lost, or out of reach for others, for these reasons, too.
+const OUTPUT_FAULTS = new Set(['cut_workers', 'slow_workers', 'fill_disk', 'shift_clock']);
 
-// Times in which a worker could not do its work or be heard: [{ worker, from, to }]; worker undefined: all of them. Leases
+// Times in which a worker could not do its work or be heard: [{ worker, kind, from, to }]; worker undefined: all of them. Leases
 // run out a while after that, and the rest of the way back takes a moment, too.
 function excuses(index) {
   const grace = (index.meta.settings.lease_ms ?? 0) + 4000;
   const open = new Map();
   const list = index.stalls.map(({ t, ms }) => ({ from: t - ms, to: t + grace }));
   for (const { t, kind, hit, phase } of index.faults) {
-    if (!WORKER_FAULTS.has(kind) && !ALL_WORKERS_FAULTS.has(kind)) continue;
-    const worker = WORKER_FAULTS.has(kind) ? hit : undefined;
+    if (!WORKER_FAULTS.has(kind) && !ALL_WORKERS_FAULTS.has(kind) && !OUTPUT_FAULTS.has(kind)) continue;
+    const worker = ALL_WORKERS_FAULTS.has(kind) ? undefined : hit;
     const name = `${kind} ${hit}`;
     if (phase === 'begin') {
-      const excuse = { worker, from: t, to: Infinity };
+      const excuse = { worker, kind, from: t, to: Infinity };
       list.push(excuse);
       if (!open.has(name)) open.set(name, []);
       open.get(name).push(excuse);
@@ -377,13 +272,20 @@ function excuses(index) {
   return list;
 }
 
+// Whether some excuse is of that time, and of that worker if one is named.
+const isExcused = (list, from, to, node) =>
+  list.some(
+    (it) => it.from <= to && it.to >= from && (node === undefined || it.worker === undefined || it.worker === node),
+  );
+
 // Executions that were lost though their worker was well, and had to be done again: the coordinators are to blame. But
-// exclusive tasks are given back when no coordinator can be reached before their lease is over: that is what they ask for.
+// exclusive tasks are given back when no coordinator can be reached before their lease is over: that is what they ask for. And
+// witnesses lose attempts on purpose.
 function executedAgain(index, violate) {
-  const list = excuses(index);
+  const list = excuses(index).filter(({ kind }) => !OUTPUT_FAULTS.has(kind));
   let count = 0;
   for (const { job, task, plan, runs } of index.treeTasks()) {
-    if (index.canceled.has(job) || plan.stops || task.does === 'exclusive') continue;
+    if (index.canceled.has(job) || plan.stops || ['exclusive', 'witness'].includes(task.does)) continue;
     const starts = runs.filter(({ what }) => what === 'start');
     for (const { key, attempt, at } of starts) {
       const row = index.attemptOf.get(key);
@@ -391,13 +293,46 @@ function executedAgain(index, violate) {
       const hasVerdict = row?.status === OUTCOME.completed || row?.status === OUTCOME.failed;
       if (!row || hasVerdict || !Number.isFinite(again)) continue;
       const given = row.status === OUTCOME.lost ? row.changed_at_ms : again;
-      const isExcused = list.some(
-        ({ worker, from, to }) => (worker === undefined || worker === row.node_id) && from <= given && to >= at,
-      );
-      if (isExcused) continue;
+      if (isExcused(list, at, given, row.node_id)) continue;
       count++;
       violate(
         `attempt ${attempt} of ${job}/${task.name} was lost on ${row.node_id}, which was well, and executed again`,
+      );
+    }
+  }
+  return count;
+}
+
+// The same for the tasks of queries, which write nothing down. What shows that one was executed: it succeeded, or was given up
+// for another reason than that it never reached its worker, or came back from there untouched. One that had succeeded may run
+// again only for what it left: where that was lost with its worker, or could not be fetched, or what it read had to be redone.
+const NEVER_RAN = new Set(['the assignment did not reach the worker', 'released']);
+const INPUT_REDONE = 'its input is being redone';
+
+function queriesExecutedAgain(index, violate) {
+  const all = excuses(index);
+  const own = all.filter(({ kind }) => !OUTPUT_FAULTS.has(kind));
+  let count = 0;
+  for (const [key, attempts] of index.attempts) {
+    const { job_id } = attempts[0];
+    const job = index.jobs.get(job_id);
+    if (!job || job.kind === JOB_TREE || attempts.length === 1) continue;
+    if (JOB_ENDS[job.state] !== 'succeeded') continue; // canceled ones are given up everywhere
+    const inOrder = [...attempts].sort((a, b) => a.attempt_id - b.attempt_id);
+    for (let i = 0; i + 1 < inOrder.length; i++) {
+      const { attempt_id, status, node_id, created_at_ms, changed_at_ms } = inOrder[i];
+      const reason = index.reasons.get(`${key}/${attempt_id}`);
+      if (status === OUTCOME.failed || node_id === null) continue;
+      if (status !== OUTCOME.completed && NEVER_RAN.has(reason)) continue;
+      const again = inOrder[i + 1].created_at_ms;
+      const excused =
+        status === OUTCOME.completed
+          ? isExcused(all, changed_at_ms, again)
+          : isExcused(own, created_at_ms, again, reason === INPUT_REDONE ? undefined : node_id);
+      if (excused) continue;
+      count++;
+      violate(
+        `attempt ${attempt_id} of ${key} of a query ${status === OUTCOME.completed ? `had succeeded on ${node_id}` : `was lost on ${node_id}, which was well`} (${reason ?? 'no reason given'}), and was executed again`,
       );
     }
   }
@@ -438,7 +373,9 @@ export function check(history) {
   oneWriter(index, into('one_writer'));
   currentLease(index, into('current_lease'));
   falseFailures(index, into('false_failures'));
-  const again = executedAgain(index, into('executed_again'));
+  const compared = memory(index, into('memory'));
+  const again =
+    executedAgain(index, into('executed_again')) + queriesExecutedAgain(index, into('executed_again'));
   const jobs = [...index.jobs.values()].filter(({ job_id }) => index.plans.has(job_id));
   const kind = (wanted) => jobs.filter(({ kind: it, state }) => it === wanted && JOB_ENDS[state]).length;
   const runs = [...index.runs.values()].flat();
@@ -459,6 +396,9 @@ export function check(history) {
       lost: violations.filter(({ property }) => property === 'acknowledged').length,
       duplicated: violations.filter(({ property }) => property === 'one_result' || property === 'attempt_once').length,
       executed_again: again,
+      reports: index.told.size,
+      reports_refused: [...index.told.values()].filter(({ accepted }) => !accepted).length,
+      memory: compared,
     },
   };
 }

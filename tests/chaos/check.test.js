@@ -2,22 +2,27 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { check } from './check.js';
-import { coordinators, kinds, makePlan, settings, workers } from './plan.js';
+import { SPARING_MS, coordinators, isEnding, kinds, makePlan, settings, spared, workers } from './plan.js';
 import { Random } from './random.js';
 
 const KEY_A = 'a'.repeat(64);
 const KEY_B = 'b'.repeat(64);
+const KEY_C = 'c'.repeat(64);
+const keys = [KEY_A, KEY_B, KEY_C];
+const names = ['a', 'b', 'c'];
+const tokenOf = (stage) => `0${stage}abcdefabcdefab`.repeat(2);
+const columnOf = (stage) => `\\x${`abefcdabefcdab0${stage}`.repeat(2)}`;
 const result = (key, saw = []) => JSON.stringify({ exit_code: 0, json: { key, saw } });
 
-// A tree of two: b needs a. A query. Two leaders, one after the other.
+// A tree of three: b needs a, a witness did c. A query. Two leaders, one after the other.
 function good() {
   const lines = [];
   let t = 1000;
   const add = (e, fields) => lines.push({ t: (t += 10), e, ...fields });
   const state = (table, row) => add('state', { table, row });
   let n = 0;
-  const audit = (xid, table, op, row, who = 'c1-1', epoch = 1) =>
-    add('audit', { n: ++n, xid, at: t, app: who, leader: who.split('-')[0], epoch, table, op, row });
+  const audit = (xid, table, op, row, who = 'c1-1', epoch = 1, at = t) =>
+    add('audit', { n: ++n, xid, at, app: who, leader: who.split('-')[0], epoch, table, op, row });
   const ref = (stage) => ({ job_id: 'tree-1', stage, task: 0 });
 
   add('meta', { seed: 1, settings });
@@ -26,7 +31,7 @@ function good() {
     job: 'tree-1',
     kind: 'tree',
     stops: false,
-    tasks: [task('a', 'ok', []), task('b', 'exclusive', ['a'])],
+    tasks: [task('a', 'ok', []), task('b', 'exclusive', ['a']), task('c', 'witness', [])],
   });
   add('plan', { job: 'query-1', kind: 'query', expected: 'd1', rows: 3, sql: 'select 1' });
   for (const job of ['tree-1', 'query-1']) {
@@ -34,56 +39,77 @@ function good() {
     add('ok', { call: lines.length, op: 'submit', job });
   }
   add('ok', { op: 'status', job: 'tree-1', state: 'succeeded' });
-  add('ok', { op: 'results', job: 'tree-1', results: { a: KEY_A, b: KEY_B } });
+  add('ok', { op: 'results', job: 'tree-1', results: { a: KEY_A, b: KEY_B, c: KEY_C } });
   add('ok', { op: 'rows', job: 'query-1', digest: 'd1', rows: 3 });
   add('healed', {});
   add('finished', { isDone: true, open: {} });
 
   state('jobs', { job_id: 'tree-1', kind: 1, state: 2 });
   state('jobs', { job_id: 'query-1', kind: 0, state: 2 });
-  ['a', 'b'].forEach((name, stage) => {
-    const key = [KEY_A, KEY_B][stage];
+  names.forEach((name, stage) => {
+    const key = keys[stage];
+    const node_id = name === 'c' ? 'z1' : 'w1';
+    const base = 2000 + 1000 * stage;
     state('stages', { job_id: 'tree-1', stage, name });
-    state('tasks', { ...ref(stage), state: 2, attempt_id: 1, result: result(key, stage === 1 ? [KEY_A] : []) });
+    state('tasks', { ...ref(stage), state: 2, attempt_id: 1, result: result(key, name === 'b' ? [KEY_A] : []) });
     state('execution_idempotency', {
       ...ref(stage),
       attempt_id: 1,
       key,
-      node_id: 'w1',
+      node_id,
       status: 2,
-      changed_at_ms: 3000 + 1000 * stage,
+      created_at_ms: base - 100,
+      changed_at_ms: base + 1000,
     });
     const [who, epoch] = stage === 0 ? ['c1-1', 1] : ['c2-1', 2];
-    if (stage === 0) for (const it of [0, 1]) audit('1', 'tasks', 'INSERT', { ...ref(it), state: 0, attempt_id: 0 });
-    else audit('9', 'cluster_leader', 'UPDATE', { node_id: 'c2', epoch: 2 }, 'c2-1', 2);
-    audit(`${stage}a`, 'tasks', 'UPDATE', { ...ref(stage), state: 1, attempt_id: 1 }, who, epoch);
-    audit(`${stage}a`, 'task_leases', 'INSERT', { ...ref(stage), attempt_id: 1, node_id: 'w1' }, who, epoch);
-    audit(
-      `${stage}a`,
-      'execution_idempotency',
-      'INSERT',
-      { ...ref(stage), attempt_id: 1, node_id: 'w1', status: 1 },
-      who,
-      epoch,
-    );
-    audit(`${stage}b`, 'task_leases', 'DELETE', { ...ref(stage), attempt_id: 1, node_id: 'w1' }, who, epoch);
-    audit(`${stage}b`, 'tasks', 'UPDATE', { ...ref(stage), state: 2, attempt_id: 1 }, who, epoch);
-    audit(
-      `${stage}b`,
-      'execution_idempotency',
-      'UPDATE',
-      { ...ref(stage), attempt_id: 1, node_id: 'w1', status: 2 },
-      who,
-      epoch,
-    );
-    const base = 2000 + 1000 * stage;
+    if (stage === 0) for (const it of [0, 1, 2]) audit('1', 'tasks', 'INSERT', { ...ref(it), state: 0, attempt_id: 0 });
+    if (stage === 1) audit('9', 'cluster_leader', 'UPDATE', { node_id: 'c2', epoch: 2 }, 'c2-1', 2);
+    const attempt = { ...ref(stage), attempt_id: 1, node_id };
+    const lease = { ...attempt, lease_token: columnOf(stage) };
+    const write = (step, at, table, op, row) => audit(`${stage}${step}`, table, op, row, who, epoch, at);
+    write('a', base - 100, 'tasks', 'UPDATE', { ...ref(stage), state: 1, attempt_id: 1 });
+    write('a', base - 100, 'task_leases', 'INSERT', lease);
+    write('a', base - 100, 'execution_idempotency', 'INSERT', { ...attempt, status: 1 });
+    write('b', base + 700, 'task_leases', 'DELETE', lease);
+    write('b', base + 700, 'tasks', 'UPDATE', { ...ref(stage), state: 2, attempt_id: 1 });
+    write('b', base + 700, 'execution_idempotency', 'UPDATE', { ...attempt, status: 2 });
     for (const [what, at] of [
       ['start', base],
       ['tick', base + 300],
       ['end', base + 600],
     ]) {
-      add('run', { job: 'tree-1', task: name, what, key, attempt: 1, at });
+      add('run', { job: 'tree-1', task: name, what, key, attempt: 1, at, worker: node_id });
     }
+  });
+  const own = { worker: 'z1', job: 'tree-1', stage: 2, task: 0, attempt: 1, token: tokenOf(2) };
+  lines.push({ t: 4000, e: 'assigned', ...own, key: KEY_C });
+  lines.push({ t: 4650, e: 'report', call: 1, ...own, state: 'succeeded' });
+  lines.push({ t: 4750, e: 'answer', call: 1, accepted: true, reason: '' });
+  for (const [attempt_id, key] of [
+    [1, 'd'],
+    [2, 'e'],
+  ]) {
+    const at = 2000 * attempt_id;
+    state('execution_idempotency', {
+      job_id: 'query-1',
+      stage: 1,
+      task: 0,
+      attempt_id,
+      key: key.repeat(64),
+      node_id: 'w2',
+      status: attempt_id === 1 ? 4 : 2,
+      created_at_ms: at,
+      changed_at_ms: at + 1000,
+    });
+  }
+  state('task_events', {
+    event_type: 6,
+    job_id: 'query-1',
+    stage: 1,
+    task: 0,
+    attempt_id: 1,
+    node_id: 'w2',
+    details: 'the assignment did not reach the worker',
   });
   return lines;
 }
@@ -107,7 +133,7 @@ test('a history that is right breaks nothing', () => {
   assert.deepEqual(violations, []);
   assert.deepEqual(
     [figures.trees, figures.queries, figures.tasks, figures.executions, figures.epochs],
-    [1, 1, 2, 2, 2],
+    [1, 1, 3, 3, 2],
   );
 });
 
@@ -273,6 +299,92 @@ const cases = [
     },
   ],
   [
+    'current_lease',
+    'a command counts as succeeded before its execution is over',
+    (h, find) => (find('run', { what: 'end', task: 'a' }).at = 2750),
+  ],
+  [
+    'current_lease',
+    'a command counts as succeeded whose execution was never over',
+    (h) => drop(h, ({ e, what, task }) => e === 'run' && what === 'end' && task === 'a'),
+  ],
+  [
+    'current_lease',
+    'a command counts as succeeded that has never begun',
+    (h) => drop(h, ({ e, task }) => e === 'run' && task === 'a'),
+  ],
+  [
+    'current_lease',
+    'an outcome is of another worker than the one that executed it',
+    (h, find) => (find('run', { what: 'start', task: 'a' }).worker = 'w2'),
+  ],
+  [
+    'current_lease',
+    'an outcome of a witness was never reported',
+    (h) => drop(h, ({ e }) => e === 'report' || e === 'answer'),
+  ],
+  [
+    'current_lease',
+    'an outcome was taken before it was reported',
+    (h, find) => (find('report', { call: 1 }).t = 4800),
+  ],
+  [
+    'current_lease',
+    'an outcome was taken though its worker was told that it is refused',
+    (h, find) => (find('answer', { call: 1 }).accepted = false),
+  ],
+  [
+    'current_lease',
+    'an outcome was reported under another lease than the one in the rows',
+    (h, find) => {
+      find('report', { call: 1 }).token = 'f'.repeat(32);
+      find('assigned', {}).token = 'f'.repeat(32);
+    },
+  ],
+  [
+    'current_lease',
+    'a report with a lease that nobody was given is accepted',
+    (h, find) => {
+      h.push({ ...find('report', { call: 1 }), call: 2, token: 'f'.repeat(32) });
+      h.push({ ...find('answer', { call: 1 }), call: 2 });
+    },
+  ],
+  [
+    'current_lease',
+    'a report with the lease of another worker is accepted',
+    (h, find) => {
+      h.push({ ...find('report', { call: 1 }), call: 2, worker: 'z2' });
+      h.push({ ...find('answer', { call: 1 }), call: 2 });
+    },
+  ],
+  [
+    'current_lease',
+    'a failure is accepted of an attempt that has succeeded',
+    (h, find) => {
+      h.push({ ...find('report', { call: 1 }), call: 2, state: 'failed' });
+      h.push({ ...find('answer', { call: 1 }), call: 2 });
+    },
+  ],
+  ['recorded', 'no witness had anything to do', (h) => drop(h, ({ e }) => e === 'answer')],
+  [
+    'executed_again',
+    'a task of a query is lost on a worker that was well',
+    (h) => (rowOf(h, 'task_events', {}).details = 'the lease expired'),
+  ],
+  [
+    'executed_again',
+    'a task of a query is lost, and nobody says why',
+    (h) => drop(h, ({ e, table }) => e === 'state' && table === 'task_events'),
+  ],
+  [
+    'executed_again',
+    'a task of a query that had succeeded runs again',
+    (h) => {
+      rowOf(h, 'execution_idempotency', { job_id: 'query-1', attempt_id: 1 }).status = 2;
+      rowOf(h, 'task_events', {}).details = 'its map output was lost';
+    },
+  ],
+  [
     'executed_again',
     'an execution is lost on a worker that was well',
     (h, find) => {
@@ -314,6 +426,26 @@ for (const [property, what, change] of cases) {
   test(`${property}: ${what}`, () => assert.ok(broken(change).has(property), `only ${[...broken(change)]}`));
 }
 
+test('a report under an old lease that is accepted is noticed, even if all rows agree with each other', () => {
+  const properties = broken((h, find) => {
+    // z1 has lost attempt 1 and reports it; the rows have nothing but attempt 2 of z2, which has not reported.
+    const second = { attempt_id: 2, node_id: 'z2' };
+    const token = 'f'.repeat(32);
+    Object.assign(rowOf(h, 'execution_idempotency', { key: KEY_C }), second);
+    rowOf(h, 'tasks', { stage: 2 }).attempt_id = 2;
+    for (const { e, table, row } of h)
+      if (e === 'audit' && row.stage === 2 && table !== 'tasks') Object.assign(row, second);
+    for (const line of h) if (line.e === 'run' && line.task === 'c') Object.assign(line, { attempt: 2, worker: 'z2' });
+    const first = { ...find('assigned', {}), token, key: 'd'.repeat(64) };
+    Object.assign(find('assigned', {}), { attempt: 2, worker: 'z2' });
+    h.push(first);
+    const row = { job_id: 'tree-1', stage: 2, task: 0, attempt_id: 1, key: first.key, node_id: 'z1', status: 4 };
+    h.push({ t: 1, e: 'state', table: 'execution_idempotency', row });
+    find('report', { call: 1 }).token = token;
+  });
+  assert.deepEqual(properties, new Set(['current_lease']));
+});
+
 test("an execution that is lost because its worker was killed is nobody's fault", () => {
   const properties = broken((h, find) => {
     Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
@@ -321,6 +453,86 @@ test("an execution that is lost because its worker was killed is nobody's fault"
     h.push({ t: 2100, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'begin' });
   });
   assert.ok(!properties.has('executed_again'));
+});
+
+test('what a task of a query has made may be lost with its worker, or out of reach', () => {
+  for (const [kind, hit] of [
+    ['kill_worker', 'w2'],
+    ['cut_workers', 'w1-w2'],
+  ]) {
+    const properties = broken((h) => {
+      rowOf(h, 'execution_idempotency', { job_id: 'query-1', attempt_id: 1 }).status = 2;
+      rowOf(h, 'task_events', {}).details = 'its map output was lost';
+      h.push({ t: 3500, e: 'fault', kind, hit, phase: 'begin' });
+    });
+    assert.ok(!properties.has('executed_again'), kind);
+  }
+});
+
+test('a report whose answer was lost, and that is refused when it comes again, was taken the first time', () => {
+  const properties = broken((h, find) => {
+    h.push({ ...find('report', { call: 1 }), t: 4900, call: 2 });
+    h.push({ t: 4910, e: 'answer', call: 2, accepted: false, reason: 'stale attempt' });
+    drop(h, ({ e, call }) => e === 'answer' && call === 1);
+  });
+  assert.ok(!properties.has('current_lease'));
+});
+
+// An hour of samples, every five seconds: c3 and w3 live all the time, c1 and w1 are started again every half minute.
+function samples(rssOf) {
+  const history = good();
+  for (let at = 0; at < 3600000; at += 5000) {
+    for (const [name, life] of [
+      ['c3', Infinity],
+      ['w3', Infinity],
+      ['c1', 30000],
+      ['w1', 30000],
+    ]) {
+      const age = Number.isFinite(life) ? at % life : at;
+      const incarnation = Number.isFinite(life) ? 1 + Math.floor(at / life) : 1;
+      history.push({ t: at, e: 'memory', name, incarnation, age, rss: Math.round(rssOf(name, at, age) * 2 ** 20) });
+    }
+  }
+  const { violations, figures } = check(history);
+  return {
+    violations: violations.filter(({ property }) => property === 'memory').map(({ what }) => what),
+    compared: figures.memory,
+  };
+}
+const noise = new Random(3);
+
+test('memory that grows at first, swings and has peaks is flat', () => {
+  const warm = (age) => 30 * (1 - Math.exp(-age / 120000));
+  const { violations, compared } = samples((name, at, age) => {
+    const swing = name[0] === 'w' ? noise.int(0, 90) : noise.int(0, 12);
+    return (name[0] === 'w' ? 120 : 40) + warm(age) + swing + (noise.chance(0.05) ? 200 : 0);
+  });
+  assert.deepEqual(violations, []);
+  assert.deepEqual(compared.map(({ who }) => who).sort(), ['c3-1', 'new coordinators', 'new workers', 'w3-1']);
+});
+
+test('memory: a coordinator, or a worker, that leaks is noticed', () => {
+  for (const [who, perMinute] of [
+    ['c3', 1.5],
+    ['w3', 6],
+  ]) {
+    const { violations } = samples((name, at) => 60 + noise.int(0, 10) + (name === who ? (perMinute * at) / 60000 : 0));
+    assert.equal(violations.length, 1, violations.join('\n'));
+    assert.match(violations[0], new RegExp(`^${who}-1: `));
+  }
+});
+
+test('memory: what grows from one process to the next is noticed', () => {
+  const { violations } = samples((name, at) => 60 + noise.int(0, 10) + (name === 'c1' ? (1.5 * at) / 60000 : 0));
+  assert.deepEqual(
+    violations.map((what) => what.split(':')[0]),
+    ['new coordinators'],
+  );
+});
+
+test('a long run never ends those that are to live through it', () => {
+  for (const step of makePlan(3, SPARING_MS)) if (isEnding(step.kind)) assert.ok(!spared.includes(step.target));
+  assert.ok(makePlan(3, SPARING_MS - 1).some((step) => isEnding(step.kind) && spared.includes(step.target)));
 });
 
 test('a command may fail on a worker whose disk is full', () => {

@@ -38,7 +38,7 @@ class Member {
     this.incarnation = 0;
     this.isWanted = false; // false: whoever ended it will start it again
     this.leads = false;
-    this.rss = []; // samples in bytes: [when it was started, ...]
+    this.rss = []; // samples in bytes
   }
 
   get isUp() {
@@ -235,6 +235,7 @@ export class Cluster {
       env: this.#environment(name),
     });
     member.process = started;
+    member.startedAt = Date.now();
     this.network.process(name, started.pid);
     member.leads = false;
     member.isWanted = true;
@@ -289,7 +290,16 @@ export class Cluster {
 
   sampleMemory() {
     for (const member of this.members.values()) {
-      if (member.isUp && isAlive(member.process.pid)) member.rss.push(member.process.usage().rss);
+      if (!member.isUp || !isAlive(member.process.pid)) continue;
+      let rss;
+      try {
+        ({ rss } = member.process.usage());
+      } catch {
+        continue; // it ended just now
+      }
+      member.rss.push(rss);
+      const { name, incarnation, startedAt } = member;
+      this.history.add('memory', { name, incarnation, age: Date.now() - startedAt, rss });
     }
   }
 

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { pause } from '../e2e/harness.js';
 import { canMount } from './cluster.js';
-import { coordinators, workers } from './plan.js';
+import { coordinators, isEnding, spared, workers } from './plan.js';
 
 // What cannot be done here, and why. It is said loudly, once, and left out.
 export function impossible(cluster) {
@@ -120,9 +120,11 @@ export class Tormentor {
   #ending = new Set();
   #isOver = false;
 
-  constructor(cluster, history) {
+  // `isSparing`: whoever is in `spared` is not ended.
+  constructor(cluster, history, { isSparing = false } = {}) {
     this.cluster = cluster;
     this.history = history;
+    this.isSparing = isSparing;
     this.#faults = new Faults(cluster);
     this.counts = {};
     this.missed = 0; // what should have been hit was away already
@@ -139,8 +141,17 @@ export class Tormentor {
     }
   }
 
+  // Who is hit. A leader that is to live on is not ended: another coordinator is, instead.
+  #hitOf({ kind, target }) {
+    const hit = target === 'leader' ? this.cluster.leader : target;
+    if (!this.isSparing || !isEnding(kind) || !spared.includes(hit)) return hit;
+    return (coordinators.includes(hit) ? coordinators : workers).find(
+      (name) => !spared.includes(name) && this.cluster.members.get(name).isUp,
+    );
+  }
+
   async #strike(step) {
-    const hit = step.target === 'leader' ? this.cluster.leader : step.target;
+    const hit = this.#hitOf(step);
     let end;
     if (hit !== undefined) {
       this.history.add('fault', { ...step, hit, phase: 'begin' });

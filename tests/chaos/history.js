@@ -11,7 +11,11 @@
 //   process   { name, event: 'start' | 'exit', pid, ... }
 //   stall     this machine stood still for { ms }: silence in that time is nobody's fault
 //   healed    no fault from here on
-//   run       a line of a command about itself: { job, task, what: 'start' | 'tick' | 'end', key, attempt, at }
+//   run       a line of a command about itself: { job, task, what: 'start' | 'tick' | 'end', key, attempt, at, worker }
+//   assigned  a witness was given an attempt: { worker, job, stage, task, attempt, token, key }
+//   report    a witness reports: { call, worker, job, stage, task, attempt, token, state }, one line for each try; then for the same
+//   answer    `call` what it was told: { accepted, reason }; none: nobody knows
+//   memory    of a process: { name, incarnation, age: ms since its start, rss: bytes }
 //   unexpected  a process ended by itself, or complained: { what }
 //   finished  whether all clients got to the end of their jobs after the heal: { isDone, open }
 //   state     a row of the database at the end: { table, row }

@@ -7,6 +7,11 @@ import { Random } from './random.js';
 export const coordinators = ['c1', 'c2', 'c3'];
 export const workers = ['w1', 'w2', 'w3', 'w4'];
 export const smallDisk = 'w4'; // its data folder is a small file system of its own
+export const witnesses = ['z1', 'z2']; // workers that the driver is itself (witness.js); no fault is aimed at them
+// In long runs these are never killed or stopped, only everything else: what leaks shows only in a process that lives.
+export const spared = ['c3', 'w3'];
+export const SPARING_MS = 8 * 60000;
+export const isEnding = (kind) => /^(kill|stop)_/.test(kind);
 
 // Times are in proportion to these settings of the cluster, so that some faults end before a lease does, and some after.
 export const settings = {
@@ -25,6 +30,7 @@ export const settings = {
   drain_timeout_ms: 2000,
   kill_grace_ms: 500,
   shuffle_memory_bytes: 65536,
+  ended_jobs_resident: 300, // soon reached, so that memory can be asked to stay as it is
 };
 
 const short = (random) => random.int(50, 900);
@@ -90,7 +96,12 @@ export const kinds = {
   },
 };
 
+const others = { c3: 'c2', w3: 'w2' }; // who is hit instead of those that are spared
+
 const GAP_MS = 1500; // between two faults, on average
+
+// Whether a run of that length leaves `spared` alive.
+export const spares = (lastMs) => lastMs >= SPARING_MS;
 
 // All kinds once, in some order, then by weight. `only` names kinds, if not all are wanted.
 export function makePlan(seed, lastMs, only = Object.keys(kinds)) {
@@ -101,7 +112,9 @@ export function makePlan(seed, lastMs, only = Object.keys(kinds)) {
   const plan = [];
   for (let at = 500; at < lastMs; at += random.int(GAP_MS / 4, (GAP_MS * 7) / 4)) {
     const kind = first.pop() ?? random.any(urn);
-    plan.push({ at_ms: at, kind, ...kinds[kind].draw(random) });
+    const step = { at_ms: at, kind, ...kinds[kind].draw(random) };
+    if (spares(lastMs) && isEnding(kind)) step.target = others[step.target] ?? step.target;
+    plan.push(step);
   }
   return plan;
 }

@@ -12,14 +12,15 @@ import { quote, reference } from '../e2e/sql-reference.js';
 import { tableFromArrow } from '../e2e/sql-table.js';
 
 const CALL_MS = 4000; // then nobody knows, and the next coordinator is asked
+const GONE_MS = 10000; // a job that was acknowledged and is not known for so long is lost
 const lower = (state) => state.replace(/^QUERY_STATE_/, '').toLowerCase();
 const isEnd = (state) => ['succeeded', 'failed', 'canceled'].includes(state);
 
 // ---- trees ----
 
-// Says `what` in the file of this task: with the attempt's key and number, and the time.
+// Says `what` in the file of this task: with the attempt's key and number, the time, and where: the folder is its worker's.
 const say = (file) =>
-  `say() { echo "$1 $CAPSTAN_IDEMPOTENCY_KEY $CAPSTAN_ATTEMPT $(date +%s%N)" >>'${file}'; }; say start; `;
+  `say() { echo "$1 $CAPSTAN_IDEMPOTENCY_KEY $CAPSTAN_ATTEMPT $(date +%s%N) $HOME" >>'${file}'; }; say start; `;
 const bodies = {
   ok: ({ seconds }) => `sleep ${seconds}; say end`,
   exclusive: ({ seconds }) =>
@@ -32,9 +33,12 @@ const bodies = {
 // What a task prints: its attempt's key, and what it was told of those it depends on.
 const print = `printf '{"key":"%s","saw":[' "$CAPSTAN_IDEMPOTENCY_KEY"; c=; for k in "$@"; do printf '%s"%s"' "$c" "$k"; c=,; done; printf ']}'`;
 
+const keyOfResult = (name) => `\${results.${name}.json.key}`;
+const kinds = 'ok ok ok ok ok flaky fail sleep exclusive exclusive sql witness witness'.split(' ');
+
 function makeTask(random, tasks, i, job, ledger) {
   const name = `t${i}`;
-  const does = random.any(['ok', 'ok', 'ok', 'ok', 'ok', 'flaky', 'fail', 'sleep', 'exclusive', 'exclusive', 'sql']);
+  const does = random.any(kinds);
   const parents = tasks.filter(() => random.chance(0.3)).map(({ plan }) => plan);
   const requires = parents.filter(() => random.chance(0.8));
   const optional = parents.filter((parent) => !requires.includes(parent));
@@ -60,6 +64,8 @@ function makeTask(random, tasks, i, job, ledger) {
   else if (does === 'sql') {
     plan.value = random.int(1, 1e6);
     task = { name, executor: 'sql', inputs: { sql: `select ${plan.value} as n` }, depends_on: more.depends_on };
+  } else if (does === 'witness') {
+    task = { name, executor: 'witness', inputs: { told: told.map(keyOfResult) }, ...more };
   } else {
     const body = bodies[does]({ seconds, runs: random.int(2, 3), file });
     const argv = [
@@ -67,7 +73,7 @@ function makeTask(random, tasks, i, job, ledger) {
       '-c',
       `${say(file)}${body}; ${print}`,
       'sh',
-      ...told.map((from) => `\${results.${from}.json.key}`),
+      ...told.map(keyOfResult),
     ];
     task = command(name, '', { ...more, exclusive: does === 'exclusive', inputs: { argv } });
   }
@@ -138,7 +144,9 @@ export class Workload {
   #jobs = 0;
   #all = [];
 
-  constructor(cluster, history, random, tables) {
+  // `eager` clients ask for nothing but acknowledgements, as fast as they can.
+  constructor(cluster, history, random, tables, { eager = 0 } = {}) {
+    this.eager = eager;
     this.cluster = cluster;
     this.history = history;
     this.random = random;
@@ -148,15 +156,22 @@ export class Workload {
   }
 
   start() {
-    const does = { tree: (it) => it.tree(), sql: (it) => it.query(), cli: (it) => it.shell() };
-    for (const name of ['tree1', 'tree2', 'tree3', 'tree4', 'tree5', 'sql1', 'sql2', 'cli1', 'cli2']) {
+    const does = {
+      tree: (it) => it.tree(),
+      sql: (it) => it.query(),
+      cli: (it) => it.shell(),
+      ack: (it) => it.acknowledgements(300, 1500),
+      eager: (it) => it.acknowledgements(0, 30),
+    };
+    const names = ['tree1', 'tree2', 'tree3', 'tree4', 'tree5', 'sql1', 'sql2', 'cli1', 'cli2', 'ack1'];
+    for (let i = 1; i <= this.eager; i++) names.push(`eager${i}`);
+    for (const name of names) {
       const next = does[name.slice(0, -1)];
       const one = new One(this, name, this.random.fork(name));
       this.#all.push(
         (async () => {
           while (!this.#isOver) {
             await next(one);
-            await pause(one.random.int(50, 600));
           }
           one.close();
         })(),
@@ -202,7 +217,7 @@ class One {
     this.client?.close();
   }
 
-  // Asks until there is an answer. Only what can never succeed is given up: undefined then.
+  // Asks until there is an answer. Only what can never succeed is given up, and jobs that nobody knows: undefined then.
   async ask(op, fields, ask) {
     const refusals = [
       grpcStatus.INVALID_ARGUMENT,
@@ -210,6 +225,7 @@ class One {
       grpcStatus.PERMISSION_DENIED,
       grpcStatus.UNAUTHENTICATED,
     ];
+    let unknownSince = Infinity;
     for (;;) {
       try {
         this.workload.open.set(fields.job, `${this.name}: ${op}`);
@@ -217,12 +233,16 @@ class One {
           try {
             return await ask(this.client);
           } catch (error) {
-            error.isRefusal = refusals.includes(error.code);
+            if (error.code === grpcStatus.NOT_FOUND) unknownSince = Math.min(unknownSince, Date.now());
+            error.isRefusal = refusals.includes(error.code) || Date.now() - unknownSince > GONE_MS;
             throw error;
           }
         });
       } catch (error) {
-        if (error.isRefusal) return undefined;
+        if (error.isRefusal) {
+          this.workload.open.delete(fields.job);
+          return undefined;
+        }
         await pause(this.random.int(50, 500));
         this.turn();
       }
@@ -246,9 +266,20 @@ class One {
   async maybeCancel(job) {
     if (!this.random.chance(0.07)) return;
     await pause(this.random.int(0, 700));
+    await this.cancel(job);
+  }
+
+  async cancel(job) {
     await this.ask('cancel', { job }, async (client) => {
       const { state } = await client.call('CancelQuery', { query_id: job, reason: 'chaos' }, { timeoutMs: CALL_MS });
       return { said: { state: lower(state) } };
+    });
+  }
+
+  submit(job, tree) {
+    return this.ask('submit', { job }, async (client) => {
+      const request = { job_id: job, tree_json: Buffer.from(JSON.stringify(tree)) };
+      return { said: { existed: (await client.call('SubmitTasks', request, { timeoutMs: CALL_MS })).existed } };
     });
   }
 
@@ -256,11 +287,7 @@ class One {
     const job = this.workload.nextJob(this.name);
     const { plan, tree } = makeTree(this.random, job, path.join(this.cluster.dir, 'ledger'));
     this.history.add('plan', { job, ...plan });
-    const isKnown = await this.ask('submit', { job }, async (client) => {
-      const request = { job_id: job, tree_json: Buffer.from(JSON.stringify(tree)) };
-      return { said: { existed: (await client.call('SubmitTasks', request, { timeoutMs: CALL_MS })).existed } };
-    });
-    if (!isKnown) return;
+    if (!(await this.submit(job, tree))) return;
     await this.maybeCancel(job);
     const end = await this.end(job);
     if (end?.state === 'succeeded') {
@@ -269,6 +296,20 @@ class One {
     this.workload.open.delete(job);
     this.workload.counts.trees++;
     this.workload.counts.tasks += plan.tasks.length;
+    await pause(this.random.int(50, 600));
+  }
+
+  // Two acknowledgements for little work: a job is submitted and canceled.
+  async acknowledgements(pauseMin, pauseMax) {
+    const job = this.workload.nextJob(this.name);
+    const task = { name: 't0', does: 'sleep', requires: [], optional: [], told: [] };
+    this.history.add('plan', { job, kind: 'tree', stops: false, tasks: [task] });
+    await this.submit(job, { priority: 3, tasks: [sleep('t0', 100)] });
+    await this.cancel(job);
+    this.workload.open.delete(job);
+    this.workload.counts.trees++;
+    this.workload.counts.tasks++;
+    await pause(this.random.int(pauseMin, pauseMax));
   }
 
   async planQuery(job) {
@@ -302,6 +343,7 @@ class One {
     }
     this.workload.open.delete(job);
     this.workload.counts.queries++;
+    await pause(this.random.int(50, 600));
   }
 
   // The command line does all of it in one process: it must not notice more than a pause.
@@ -341,6 +383,7 @@ class One {
     this.workload.counts.cli++;
     this.workload.counts[isQuery ? 'queries' : 'trees']++;
     this.workload.counts.tasks += plan?.tasks.length ?? 0;
+    await pause(this.random.int(50, 600));
   }
 
   async #cli(args, stdin, { job, isQuery, isOrdered }) {

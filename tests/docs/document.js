@@ -35,6 +35,7 @@ export class Document {
   #shells = new Map();
   #terminals = new Map();
   #postgres;
+  #installed = {}; // variables that make an installation be found
   #last; // what the last command printed
   #clean = () => {
     leftovers.delete(this.#clean);
@@ -42,13 +43,15 @@ export class Document {
     fs.rmSync(this.#dir, { recursive: true, force: true, maxRetries: 5 });
   };
 
-  constructor(name, markdown, { network, binary, source = root, onStep = () => {} }) {
+  constructor(name, markdown, { network, binary, source = root, place, onStep = () => {}, atEnd = () => {} }) {
     this.name = name;
     this.markdown = markdown;
     this.#network = network; // 127.A.B
     this.binary = binary;
     this.source = source; // what $CAPSTAN_SRC is
+    this.place = place; // the folder of the repository that the reader stands in; none: an empty one
     this.onStep = onStep; // told after each step
+    this.atEnd = atEnd; // called, and waited for, behind the last one, while all terminals are still busy
     this.counts = { run: 0, compared: 0, files: 0, notRun: [] };
   }
 
@@ -77,12 +80,33 @@ export class Document {
       .replace(new RegExp(`${this.#dir}(${OWN_PATHS.join('|')})`, 'g'), '$1');
   }
 
+  // Where the reader stands.
+  #folder(host) {
+    return this.place && host === HERE ? path.join(this.#dir, 'source', this.place) : this.#machine(host);
+  }
+
+  // A copy of the sources, as far as examples need them, and an installation that pkg-config finds.
+  #placeSources() {
+    const copy = path.join(this.#dir, 'source');
+    const filter = (name) => path.basename(name) !== 'node_modules';
+    fs.cpSync(path.join(this.source, 'examples'), path.join(copy, 'examples'), { recursive: true, filter });
+    for (const name of ['include', 'proto', 'build']) fs.symlinkSync(path.join(this.source, name), path.join(copy, name));
+    const installed = path.join(this.#dir, 'installed');
+    fs.mkdirSync(`${installed}/lib/pkgconfig`, { recursive: true });
+    fs.symlinkSync(path.join(this.source, 'include'), `${installed}/include`);
+    const built = path.join(this.source, 'build/release/lib');
+    for (const name of ['libcapstan.so', 'libcapstan.so.0']) fs.symlinkSync(path.join(built, name), `${installed}/lib/${name}`);
+    const settings = fs.readFileSync(path.join(built, 'capstan.pc'), 'utf8').replace(/^prefix=.*$/m, `prefix=${installed}`);
+    fs.writeFileSync(`${installed}/lib/pkgconfig/capstan.pc`, settings);
+    return { PKG_CONFIG_PATH: `${installed}/lib/pkgconfig`, LD_LIBRARY_PATH: `${installed}/lib` };
+  }
+
   #place(host) {
-    const folder = this.#machine(host);
-    for (const name of ['/home', ...OWN_PATHS]) fs.mkdirSync(folder + name, { recursive: true });
+    const machine = this.#machine(host);
+    for (const name of ['/home', ...OWN_PATHS]) fs.mkdirSync(machine + name, { recursive: true });
     const env = {
       PATH: `${programs}:${process.env.PATH}`,
-      HOME: path.join(folder, 'home'),
+      HOME: path.join(machine, 'home'),
       LC_ALL: 'C.UTF-8',
       TZ: 'UTC',
       CAPSTAN_SRC: this.source,
@@ -91,8 +115,10 @@ export class Document {
       CAPSTAN_DOCS_DIR: this.#dir,
       CAPSTAN_DOCS_HOST: host === HERE ? `${this.#network}.1` : this.#inside(host),
       CAPSTAN_DOCS_NETWORK: this.#network,
+      CAPSTAN_DOCS_ROOT: root,
+      ...this.#installed,
     };
-    return { folder, env, scratch: path.join(this.#dir, '.terminals', host) };
+    return { folder: this.#folder(host), env, scratch: path.join(this.#dir, '.terminals', host) };
   }
 
   #shell(host) {
@@ -167,7 +193,7 @@ export class Document {
   }
 
   #writeFile(step, host) {
-    const file = path.join(this.#machine(host), step.file);
+    const file = path.join(this.#folder(host), step.file);
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, this.#inside(step.text, host));
     this.counts.files++;
@@ -181,6 +207,11 @@ export class Document {
     this.#terminals.set(name, terminal);
     await terminal.ready(this.#inside(ready, host));
     this.counts.run++;
+  }
+
+  // What is on the screen of a terminal.
+  screen(name) {
+    return this.#terminals.get(name).output;
   }
 
   async #interrupt({ name }) {
@@ -216,6 +247,7 @@ export class Document {
     fs.chmodSync(this.#dir, 0o755);
     leftovers.add(this.#clean);
     fs.mkdirSync(path.join(this.#dir, 'data'));
+    if (this.place) this.#installed = this.#placeSources();
     let line = 1;
     try {
       for (const step of parse(this.markdown)) {
@@ -226,6 +258,7 @@ export class Document {
         if (dead) throw new Error(`terminal ${dead.name} has ended by itself:\n${dead.output}`);
         this.onStep(step);
       }
+      await this.atEnd(this);
       for (const terminal of [...this.#terminals.values()].reverse()) await terminal.interrupt();
       this.#terminals.clear();
     } catch (error) {

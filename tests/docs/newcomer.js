@@ -1,6 +1,6 @@
 // newcomer.js - the way of a new user, on a clean clone of the last commit: what README says first, then the quick
-// start. Prints how long each step takes from the first command on, and fails if a step does. Run through
-// ./dev soak newcomer.
+// start, and at its end the dashboard in a browser, with the jobs of that page. Prints when each step was done, from the
+// first command on, and how long it took; fails if a step does. Run through ./dev soak newcomer.
 //
 // CAPSTAN_BARS=1, for a machine with nothing else to do, makes the time of ./dev run count, too.
 //
@@ -10,6 +10,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { checkQuiet, closeBrowser, openPage } from '../browser/browser.js';
 import { Document } from './document.js';
 import { parse } from './markdown.js';
 import { claimNetwork } from './network.js';
@@ -27,8 +28,12 @@ const DEMO_PRINTS = [
 ];
 
 const start = Date.now();
-const seconds = () => ((Date.now() - start) / 1000).toFixed(1).padStart(6);
-const say = (what) => console.log(`${seconds()} s  ${what}`);
+let last = start;
+const seconds = (from) => ((Date.now() - from) / 1000).toFixed(1).padStart(6);
+const say = (what) => {
+  console.log(`${seconds(start)} s  ${seconds(last)} s  ${what}`);
+  last = Date.now();
+};
 
 // The block of README under "Two commands": its first line is what a newcomer types first.
 function firstCommand(readme) {
@@ -36,12 +41,37 @@ function firstCommand(readme) {
   return block.text.split('\n')[0].replace(/\s+#.*/, '');
 }
 
-async function follow(clone, name, part, milestones) {
+// The dashboard at the address that `capstan up` has printed: what the reader has done is there, and goes on from there.
+async function lookAround(document) {
+  const [, address] = /dashboard and HTTP API at (\S+)$/m.exec(document.screen('up'));
+  const ends = [];
+  const page = await openPage({ atEnd: (end) => ends.push(end) }, address);
+  await page.getByText('Throughput').waitFor();
+  say('dashboard: open, and nothing had to be typed');
+  await page.getByRole('link', { name: 'Jobs', exact: true }).click();
+  for (const row of [/^first .*succeeded/, /^broken .*failed/, /canceled/]) await page.getByRole('row', { name: row }).first().waitFor();
+  say('dashboard: the jobs of the page are listed');
+  await page.getByRole('link', { name: 'broken' }).click();
+  await page.getByText("task 'load' failed in attempt 2: exit code 1: there is no ready.txt").waitFor();
+  await page.getByRole('button', { name: /^report: skipped/ }).waitFor();
+  say('dashboard: what failed says why');
+  await page.getByRole('link', { name: 'SQL', exact: true }).click();
+  await page.getByRole('button', { name: 'sales', exact: true }).click(); // the table that the reader has named
+  await page.getByRole('textbox', { name: 'SQL statement' }).press('Control+Enter');
+  await page.getByText('1,000 rows').waitFor();
+  say('dashboard: the first query has run there');
+  checkQuiet(page, new URL('/', address).origin);
+  for (const end of ends) await end();
+  await closeBrowser();
+}
+
+async function follow(clone, name, part, milestones, atEnd) {
   const markdown = fs.readFileSync(path.join(clone, name), 'utf8');
   const document = new Document(name, markdown, {
     network: `127.${part}.1`,
     binary: path.join(clone, 'build/release/bin/capstan'),
     source: clone,
+    atEnd,
     onStep: ({ text = '' }) => {
       for (const [what, pattern] of milestones) {
         if (pattern.test(text)) say(`${name}: ${what}`);
@@ -89,13 +119,14 @@ async function main() {
     ['a tree has run', /capstan run/],
     ['a query has run', /capstan sql/],
   ]);
-  await follow(clone, 'docs/quick-start.md', part, [
+  const quickStart = [
     ['the cluster is up', /^capstan up\n$/],
     ['the first tree has run', /capstan run first/],
     ['the first query has run', /capstan sql 'SELECT shop/],
     ['the dashboard is served', /grep title/],
     ['the HTTP API has answered', /v1\/jobs/],
-  ]);
+  ];
+  await follow(clone, 'docs/quick-start.md', part, quickStart, lookAround);
 }
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => process.exit(1));

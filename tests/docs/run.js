@@ -27,6 +27,11 @@ function documents() {
     }
   };
   walk('docs');
+  for (const folder of ['examples', 'clients']) {
+    for (const name of fs.readdirSync(path.join(root, folder))) {
+      if (fs.existsSync(path.join(root, folder, name, 'README.md'))) found.push(`${folder}/${name}/README.md`);
+    }
+  }
   return found.sort().filter((name) => name.includes(filter));
 }
 
@@ -50,7 +55,8 @@ async function attempt(what, body) {
 
 async function runDocument(name, network) {
   const markdown = fs.readFileSync(path.join(root, name), 'utf8');
-  const document = new Document(name, markdown, { network, binary });
+  const place = name.startsWith('examples/') ? path.dirname(name) : undefined;
+  const document = new Document(name, markdown, { network, binary, place });
   await document.run();
   checkInline(name, markdown, binary);
   checkLinks(name, markdown);

@@ -18,10 +18,14 @@ export const steady = {
 export class Trio {
   #world;
   #settings;
+  #env;
 
-  static async start(world, { settings = {}, workers = 2, slots = 4, args = [], file } = {}) {
+  // env: variables of all coordinators, of all workers, of all commands. connection: says how the test itself connects.
+  static async start(world, { settings = {}, workers = 2, slots = 4, args = [], file, env, connection } = {}) {
     const trio = new Trio();
     trio.#world = world;
+    trio.#env = { coordinator: {}, worker: {}, client: {}, ...env };
+    trio.connection = connection ?? (() => ({}));
     trio.#settings = Object.entries({ ...steady, ...settings }).flatMap(([name, value]) => [
       '--set',
       `${name}=${value}`,
@@ -55,17 +59,22 @@ export class Trio {
     const store = `postgres://postgres@${member.database.address}/${this.database}?application_name=${member.name}`;
     const all = ['coordinator', '--store', store, '--listen', '127.0.0.1:0', '--advertise', member.address];
     all.push('--node-id', member.name, '--role', 'auto', ...this.#settings, ...args);
-    member.process = this.#world.start(`coordinator ${member.name}`, file, all, { cwd: this.dir });
+    const env = this.#env.coordinator;
+    member.process = this.#world.start(`coordinator ${member.name}`, file, all, { cwd: this.dir, env });
     await member.process.line(/serving on (\S+),/);
     member.front.aim(listening(member.process.pid));
-    member.client = this.#world.client(member.address);
+    this.connect(member);
     return member;
+  }
+
+  connect(member) {
+    member.client = this.#world.client(member.address, this.connection());
   }
 
   async startWorker({ id, slots = 4, args = [], file = binary }) {
     const folder = path.join(this.dir, `worker-${id}`);
     const all = ['worker', '--join', this.servers, '--id', id, '--slots', String(slots), '--data', folder, ...args];
-    const worker = this.#world.start(`worker ${id}`, file, all, { cwd: this.dir });
+    const worker = this.#world.start(`worker ${id}`, file, all, { cwd: this.dir, env: this.#env.worker });
     worker.id = id;
     worker.folder = folder;
     await worker.line(/registered/);
@@ -85,7 +94,7 @@ export class Trio {
 
   // A command of the command line that knows all three.
   spawn(title, args, { file = binary, ...options } = {}) {
-    const env = { CAPSTAN_SERVER: this.servers, ...options.env };
+    const env = { CAPSTAN_SERVER: this.servers, ...this.#env.client, ...options.env };
     const run = this.#world.start(title, file, args, { cwd: this.dir, ...options, env });
     run.isClient = true;
     return run;

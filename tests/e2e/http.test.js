@@ -123,6 +123,32 @@ scenario('http: a job is canceled, explained and tried again', async (world) => 
   assert.equal((await post(`/v1/jobs/${id}/cancel`, {})).status, 200);
 });
 
+scenario('http: a query is tried again from one of its stages, and what that reads is computed again', async (world) => {
+  const { call, post, ended, ready } = await upWithHttp(world);
+  const made = await post('/v1/queries', { sql: 'create table numbers as select i, i % 3 as k from range(200000) r(i)' });
+  assert.equal((await ended(made.json.job_id)).state, 'succeeded');
+  const sql = 'select k, count(*) as n from numbers group by k order by k';
+  const { job_id: id } = (await post('/v1/queries', { sql, options: { forced: true, partitions: 2 } })).json;
+  assert.equal((await ended(id)).state, 'succeeded');
+  const rows = (await call(`/v1/jobs/${id}/results`)).json;
+  const attempts = async () => (await call(`/v1/jobs/${id}/tasks`)).json.tasks.map(({ attempt }) => attempt);
+  assert.ok((await attempts()).every((attempt) => attempt === 1));
+  assert.equal((await post(`/v1/jobs/${id}/retry`, { from_task: 's9' })).status, 400);
+  assert.equal((await post(`/v1/jobs/${id}/retry`, {})).status, 409); // all of it succeeded
+  assert.equal((await post(`/v1/jobs/${id}/retry`, { from_task: 's1' })).status, 200);
+  assert.equal((await ended(id)).state, 'succeeded');
+  const [plan, ...others] = await attempts();
+  assert.equal(plan, 1);
+  assert.ok(others.every((attempt) => attempt === 2), String(others));
+  assert.deepEqual((await call(`/v1/jobs/${id}/results`)).json, rows);
+  for (const stage of ['s0', 'plan']) {
+    assert.equal((await world.cli(['retry', id, '--from', stage, '--server', ready.address])).code, 0);
+    assert.equal((await ended(id)).state, 'succeeded', stage);
+  }
+  assert.ok((await attempts()).slice(1).every((attempt) => attempt === 4));
+  assert.deepEqual((await call(`/v1/jobs/${id}/results`)).json, rows);
+});
+
 scenario('http: the rows of a query come in every format, and the same as on the command line', async (world) => {
   const { call, post, ended, base, ready } = await upWithHttp(world);
   const sql = "select i, i * 1.5 as x, 'a,\"' || i as t, null as n from range(3) r(i) order by i";

@@ -118,7 +118,7 @@ static void check_plan(const struct physical_plan *plan, struct arena *arena)
 static void check_refined(const struct physical_plan *plan, struct arena *arena, const uint8_t *bytes, size_t n)
 {
     struct stage_size *sizes = arena_zalloc(arena, plan->n_stages * sizeof *sizes);
-    struct refine_options options = {.partition_bytes = 50};
+    struct refine_options options = {.partition_bytes = plan->partition_bytes > 0 ? plan->partition_bytes : 50};
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         uint8_t seed = bytes[(i * 31) % n];
         uint32_t partitions = plan->stages[i].output.partitions;

@@ -192,6 +192,11 @@ refuses readmes 'src/duck/README.md:1: missing'
 rm "$tree/tests/unit/README.md"
 refuses readmes 'tests/unit/README.md:1: missing'
 
+mkdir -p "$tree/docs"
+printf '## 12. Traps\n\n1. (C) One.\n2. (Q) Another.\n\n## 13. Rest\n\n3. (C) None.\n' >"$tree/docs/semantics.md"
+echo 'TEST(trap_01_one_is_avoided)' >"$tree/tests/unit/traps_test.c"
+refuses traps 'docs/semantics.md:4: trap 2 has no test; name one trap_02_'
+
 # The check of the core's symbols works on archives, so it gets two that are built here.
 archives_of() { # CORE-CODE
     mkdir -p "$tree/lib"

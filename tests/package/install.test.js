@@ -43,6 +43,22 @@ test('make install puts everything under its prefix, and make uninstall takes al
   assert.deepEqual(filesIn(destination), []);
 });
 
+// With make itself, which finds the program up to date: the suite has just built it.
+test('make install DESTDIR= and PREFIX= install what the installer lists, and make uninstall takes it away', () => {
+  const variant = path.basename(path.dirname(path.dirname(binary)));
+  const make = (...args) => run('make', ['--no-print-directory', '-s', `V=${variant}`, ...args], { env: { PATH: process.env.PATH, HOME: scratch } });
+  for (const [prefix, given, settings] of [['/usr/local', [], '/usr/local/etc'], ['/usr', ['PREFIX=/usr'], '/etc'], ['/opt/c', ['PREFIX=/opt/c'], '/opt/c/etc']]) {
+    const destination = path.join(scratch, `make${prefix.replaceAll('/', '-')}`);
+    make('install', ...given, `DESTDIR=${destination}`);
+    const there = filesIn(destination);
+    assert.deepEqual(there, installer('list', prefix, '').trim().split('\n').sort());
+    assert.ok(there.includes(`${settings}/capstan/capstan.conf`), prefix);
+    assert.equal(run(`${destination}${prefix}/bin/capstan`, ['version']), capstan('version'));
+    make('uninstall', ...given, `DESTDIR=${destination}`);
+    assert.deepEqual(filesIn(destination), []);
+  }
+});
+
 test('settings that somebody has changed are kept, by a new installation and by the removal', () => {
   const destination = path.join(scratch, 'changed');
   const settings = `${destination}/etc/capstan/capstan.conf`;

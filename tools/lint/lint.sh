@@ -80,6 +80,17 @@ check_readmes() {
     done
 }
 
+# A trap of the semantics has a test that is named after its number.
+check_traps() {
+    [ -f docs/semantics.md ] || return 0
+    awk '/^## / { is_there = /Traps/ } is_there && /^[0-9]+\. \(/ { print FNR, $1 + 0 }' docs/semantics.md |
+        while read -r line number; do
+            name=$(printf 'trap_%02d_' "$number")
+            grep -E '^tests/.*\.(c|js)$' "$scratch/texts" | xargs -r grep -lF "$name" | grep -q . ||
+                echo "docs/semantics.md:$line: trap $number has no test; name one $name..."
+        done
+}
+
 passed=0
 failed=0
 check() { # NAME FUNCTION
@@ -106,5 +117,6 @@ check banned check_banned
 check marks check_marks
 check paths check_paths
 check readmes check_readmes
+check traps check_traps
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

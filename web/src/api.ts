@@ -133,13 +133,15 @@ export interface Rows {
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
+  readonly detail: string | null;
   readonly hint: string | null;
   readonly leader: string | null;
 
-  constructor(status: number, body: { code?: string; message?: string; hint?: string | null; leader?: string | null }) {
+  constructor(status: number, body: { code?: string; message?: string; detail?: string | null; hint?: string | null; leader?: string | null }) {
     super(body.message ?? `the server answered with status ${status}`);
     this.status = status;
     this.code = body.code ?? 'unknown';
+    this.detail = body.detail ?? null;
     this.hint = body.hint ?? null;
     this.leader = body.leader ?? null;
   }

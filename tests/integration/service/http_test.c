@@ -442,6 +442,7 @@ TEST(http_a_web_page_of_another_site_is_refused)
     char headers[256];
     client_init(&c);
     CHECK_INT(ask(&c, "GET /v1/jobs", "Host: evil.example\r\n", NULL), 403);
+    CHECK_INT(ask(&c, "GET /v1/jobs", "Host: 127.evil.example\r\n", NULL), 403);
     CHECK_INT(ask(&c, "GET /v1/jobs", "Host: 10.1.2.3:80\r\n", NULL), 403);
     CHECK_INT(ask(&c, "GET /v1/jobs", "Host: localhost:1\r\n", NULL), 200);
     CHECK_INT(ask(&c, "GET /v1/jobs", "Host: [::1]:1\r\n", NULL), 200);

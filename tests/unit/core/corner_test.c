@@ -282,6 +282,27 @@ TEST(a_retry_from_a_planning_task_does_not_add_its_stages_again)
     cluster_finish(&c);
 }
 
+TEST(a_retry_from_a_planning_task_runs_stages_that_read_nothing_from_it)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {QUERY_STAGE(1, .planning = true, .name = "plan")};
+    SUBMIT_QUERY(&c, "q", stages);
+    const struct assignment *p = worker_takes_task(&c, "w1", at("q", 0, 0));
+    struct stage_spec more = QUERY_STAGE(1, .name = "s0");
+    struct task_report report;
+    struct command command = added_report(&c, "w1", p, &report, &more, 1);
+    cluster_do(&c, &command);
+    worker_runs(&c, "w1", at("q", 1, 0));
+    CHECK_INT(job_state_of(&c, "q"), JOB_SUCCEEDED);
+    client_retries_from(&c, "q", "plan");
+    CHECK_UINT(worker_runs(&c, "w1", at("q", 1, 0))->ref.attempt, 2);
+    CHECK_INT(job_state_of(&c, "q"), JOB_SUCCEEDED);
+    CHECK_INT(client_retries_from(&c, "q", "s7")->kind, REPLY_ERROR);
+    cluster_finish(&c);
+}
+
 TEST(a_known_job_does_not_become_the_child_of_a_waiting_task)
 {
     struct cluster c;

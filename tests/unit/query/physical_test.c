@@ -83,6 +83,38 @@ TEST(what_is_written_is_read_as_the_same)
     reading_deinit(&r);
 }
 
+TEST(sizes_of_the_plan_are_kept_and_checked)
+{
+    static const char stage[] = "\"stages\":[{\"id\":0,\"sql\":\"s\",\"output\":{\"exchange\":\"result\"}}]";
+    static const struct {
+        const char *sizes;
+        const char *error;
+    } cases[] = {
+        {",\"tail_bytes\":4096,\"partition_bytes\":9007199254740991", ""},
+        {",\"partition_bytes\":-1", "\"partition_bytes\" must be a whole number"},
+        {",\"partition_bytes\":\"64MB\"", "\"partition_bytes\" must be a whole number"},
+        {",\"partition_bytes\":9007199254740992", "\"partition_bytes\" must be a whole number"},
+        {",\"tail_bytes\":1.5", "\"tail_bytes\" must be a whole number"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[300];
+        struct buf again = {0};
+        snprintf(text, sizeof text, "{%s%s}", stage, cases[i].sizes);
+        struct reading r = read_text(text);
+        CHECK_STR(r.e.message, cases[i].error);
+        if (r.err == ERR_OK) {
+            physical_write(&again, r.plan);
+            CHECK(strstr(again.data, cases[i].sizes) != NULL);
+            CHECK_UINT(r.plan->partition_bytes, LIMIT_QUANTITY);
+        }
+        buf_deinit(&again);
+        reading_deinit(&r);
+    }
+    struct reading r = read_text(example);
+    CHECK_UINT(r.plan->partition_bytes, 0);
+    reading_deinit(&r);
+}
+
 /* A plan that is right but for `stage`, the second of three. */
 static const char *plan_with(char *out, size_t n, const char *stage)
 {

@@ -281,13 +281,13 @@ TEST(an_error_has_code_message_detail_and_hint)
 {
     struct error e = {0};
     struct buf out = {0};
-    error_set(&e, ERR_INVALID, "line one\nline \"two\"");
+    error_set(&e, ERR_INVALID, "line one\nline \"two\"\nline three");
     error_hint(&e, "try again");
-    wire_json_error(&out, &e, "more");
-    check_json(&out, "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"line one\\nline \\\"two\\\"\",\"detail\":"
-                     "\"more\",\"hint\":\"try again\"}}");
+    wire_json_error(&out, &e);
+    check_json(&out, "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"line one\",\"detail\":"
+                     "\"line \\\"two\\\"\\nline three\",\"hint\":\"try again\"}}");
     e = (struct error){.code = ERR_NOT_FOUND};
-    wire_json_error(&out, &e, NULL);
+    wire_json_error(&out, &e);
     check_json(
         &out,
         "{\"error\":{\"code\":\"not_found\",\"message\":\"there is no such thing\",\"detail\":null,\"hint\":null}}");

@@ -7,7 +7,7 @@ import { useEvents, useLater, useNow, useResource } from '../hooks';
 import { Colored } from '../parts/editor';
 import { Graph, stateOf } from '../parts/graph';
 import { Skew, type Group } from '../parts/skew';
-import { TaskTable } from '../parts/tasktable';
+import { TaskTable, type RetryFrom } from '../parts/tasktable';
 import { Timeline } from '../parts/timeline';
 import { Action, Badge, Bar, Card, Copy, Empty, Failure } from '../parts/ui';
 import { useAttempts, useTasks, type Tasks } from '../tasks';
@@ -259,9 +259,20 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
   // The stages that a plan made follow it, although they take nothing from it.
   const isCut = job.kind === 'query' && stages.length > 1 && stages[0]?.name === 'plan';
   const drawn = isCut ? stages.map((one) => (one.stage > 0 && one.parents.length === 0 ? { ...one, parents: [0] } : one)) : stages;
-  const retryFrom = async (task: Task) => {
-    await api.retry(job.job_id, task.name!);
-    refresh();
+  const retryFrom: RetryFrom = {
+    act: async (task) => {
+      await api.retry(job.job_id, task.name!);
+      refresh();
+    },
+    // The tasks of a query are retried by stage, and what passes between its stages goes with its end.
+    question: ({ name }) =>
+      job.kind === 'tree'
+        ? `Run ${name} and all that depends on it again?`
+        : `Run stage ${name} and all that depends on it again? What it reads is computed again, too.`,
+    whyNot: (task) => {
+      if (!canWrite) return whyNot;
+      return isCut && task.stage === 0 ? 'the plan is kept: retry from a stage that it made' : undefined;
+    },
   };
   return (
     <>
@@ -286,8 +297,7 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
           stage={selected}
           now={now}
           isCut={tasks.isCut}
-          retryFrom={job.kind === 'tree' && isEnded ? retryFrom : undefined}
-          whyNot={canWrite ? undefined : whyNot}
+          retryFrom={isEnded ? retryFrom : undefined}
         />
       </Card>
       {job.kind === 'tree' && isEnded && <TreeResults job={job} />}

@@ -9,20 +9,26 @@ import { VirtualTable } from './virtual';
 const STATES = ['queued', 'running', 'succeeded', 'failed', 'canceled', 'skipped'];
 const RESULT_SHOWN = 20_000;
 
+// How a job is run again from one of its tasks.
+export interface RetryFrom {
+  act: (task: Task) => Promise<unknown>;
+  question: (task: Task) => string;
+  whyNot: (task: Task) => string | undefined;
+}
+
 interface Props {
   jobId: string;
   tasks: Task[];
   stage: number | undefined;
   now: number;
   isCut: boolean;
-  retryFrom: ((task: Task) => Promise<unknown>) | undefined;
-  whyNot: string | undefined;
+  retryFrom: RetryFrom | undefined;
 }
 
 const took = (task: Task, now: number) =>
   task.started_at_ms === null ? '–' : duration((task.state === 'running' ? now : (task.finished_at_ms ?? now)) - task.started_at_ms);
 
-function Detail({ jobId, task, onClose, retryFrom, whyNot }: { jobId: string; task: Task; onClose: () => void; retryFrom: Props['retryFrom']; whyNot: string | undefined }) {
+function Detail({ jobId, task, onClose, retryFrom }: { jobId: string; task: Task; onClose: () => void; retryFrom: RetryFrom | undefined }) {
   const [result, setResult] = useState<string>();
   const [error, setError] = useState<Error>();
   useEffect(() => {
@@ -37,6 +43,7 @@ function Detail({ jobId, task, onClose, retryFrom, whyNot }: { jobId: string; ta
       isOver = true;
     };
   }, [jobId, task.stage, task.task, task.attempt, task.state]);
+  const whyNot = retryFrom?.whyNot(task);
   return (
     <aside class="detail" aria-label="Task">
       <header class="row">
@@ -45,7 +52,7 @@ function Detail({ jobId, task, onClose, retryFrom, whyNot }: { jobId: string; ta
         </h3>
         <Badge state={task.state} />
         {retryFrom && task.name !== null && (
-          <Action onAct={() => retryFrom(task)} confirm={`Run ${task.name} and all that depends on it again?`} title={whyNot} disabled={whyNot !== undefined}>
+          <Action onAct={() => retryFrom.act(task)} confirm={retryFrom.question(task)} title={whyNot} disabled={whyNot !== undefined}>
             Retry from here
           </Action>
         )}
@@ -87,7 +94,7 @@ function Detail({ jobId, task, onClose, retryFrom, whyNot }: { jobId: string; ta
   );
 }
 
-export function TaskTable({ jobId, tasks, stage, now, isCut, retryFrom, whyNot }: Props) {
+export function TaskTable({ jobId, tasks, stage, now, isCut, retryFrom }: Props) {
   const [state, setState] = useState('');
   const [open, setOpen] = useState<Task>();
   const counts = useMemo(() => {
@@ -171,7 +178,7 @@ export function TaskTable({ jobId, tasks, stage, now, isCut, retryFrom, whyNot }
           }}
         />
       )}
-      {current && <Detail jobId={jobId} task={current} onClose={() => setOpen(undefined)} retryFrom={retryFrom} whyNot={whyNot} />}
+      {current && <Detail jobId={jobId} task={current} onClose={() => setOpen(undefined)} retryFrom={retryFrom} />}
     </>
   );
 }

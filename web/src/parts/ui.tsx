@@ -12,10 +12,11 @@ export function Dot({ state, label }: { state: string; label?: string }) {
 }
 
 export function Failure({ error, what }: { error: ApiError | Error; what?: string }) {
-  const hint = error instanceof ApiError ? error.hint : null;
+  const { detail, hint } = error instanceof ApiError ? error : { detail: null, hint: null };
   return (
     <div class="notice is-bad" role="alert">
       <strong>{what ?? 'That did not work'}:</strong> {error.message}
+      {detail && <pre class="message">{detail}</pre>}
       {hint && <div class="hint">{hint}</div>}
     </div>
   );

@@ -1,0 +1,124 @@
+// The page of one job: what is seen of it, and what is done to it.
+import fs from 'node:fs';
+import { after } from 'node:test';
+import { assert, scenario, sleep, until } from '../e2e/harness.js';
+import { checkQuiet, closeBrowser, gated, lively, openPage, picture, upWithDashboard } from './browser.js';
+
+after(closeBrowser);
+
+scenario('dashboard: a job is canceled, retried, and retried from a task, by clicks', async (world) => {
+  const { base, post, get } = await upWithDashboard(world);
+  const gate = `${world.folder()}/gate`;
+  const tasks = [sleep('before', 1), gated('long', gate, { depends_on: ['before'] }), sleep('behind', 1, { depends_on: ['long'] })];
+  const { job_id: id } = await post('/v1/jobs', { name: 'clicked', tasks });
+  const page = await openPage(world, `${base}/#/jobs/${id}`);
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.getByRole('button', { name: 'No', exact: true }).click();
+  assert.equal((await get(`/v1/jobs/${id}`)).state, 'running');
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.keyboard.press('Enter'); // "Yes" has the focus
+  await page.getByRole('heading', { name: 'clicked canceled' }).waitFor();
+  await page.getByText('canceled in the dashboard').waitFor();
+  await page.getByRole('button', { name: 'Retry', exact: true }).click();
+  await page.getByRole('heading', { name: 'clicked running' }).waitFor();
+  fs.writeFileSync(gate, '');
+  await page.getByRole('heading', { name: 'clicked succeeded' }).waitFor();
+
+  const attempt = async (name) => (await get(`/v1/jobs/${id}/tasks`)).tasks.find((task) => task.name === name).attempt;
+  const before = [await attempt('before'), await attempt('long')];
+  await page.getByRole('button', { name: 'long.0' }).click();
+  await page.getByRole('button', { name: 'Retry from here' }).click();
+  await page.getByRole('button', { name: 'Yes', exact: true }).click();
+  await until('long has run again', async () => (await attempt('long')) > before[1]);
+  await page.getByRole('heading', { name: 'clicked succeeded' }).waitFor();
+  assert.equal(await attempt('before'), before[0]);
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.getByLabel('Results of the tasks').getByText('"long"').waitFor();
+  checkQuiet(page, base);
+});
+
+scenario('dashboard: what failed says why, with every attempt', async (world) => {
+  const { base, tree } = await lively(world);
+  const page = await openPage(world, `${base}/#/jobs?state=failed`);
+  await page.getByRole('link', { name: 'nightly' }).click();
+  await page.getByText("task 'load' failed in attempt 2: exit code 3").waitFor();
+  await page.getByRole('img', { name: /^Timeline: 5 attempts/ }).waitFor(); // load twice, index never
+  await page.getByRole('button', { name: 'load.0' }).click();
+  await page.getByLabel('Result of the task').getByText('it went wrong').waitFor();
+  await page.getByRole('button', { name: /^load: failed/ }).click(); // in the graph: only its tasks
+  assert.equal(await page.getByRole('button', { name: 'clean.0' }).count(), 0);
+  await page.goto(`${base}/#/jobs`);
+  await page.getByRole('searchbox').fill(tree);
+  await page.keyboard.press('Enter');
+  await page.getByRole('row', { name: /^nightly .*failed/ }).waitFor();
+  await until('it is the only one', async () => (await page.getByRole('row').count()) === 2);
+  checkQuiet(page, base);
+});
+
+scenario('dashboard: a query that runs shows how far each of its stages is', async (world) => {
+  const { base, post, ended } = await lively(world);
+  const sql = 'select country, max(md5(repeat(sale::varchar, 200))) as m from sales group by country';
+  const page = await openPage(world, `${base}/#/jobs`);
+  const { job_id: id } = await post('/v1/queries', { sql, options: { forced: true, partitions: 4 } });
+  await page.goto(`${base}/#/jobs/${id}`);
+  await page.getByRole('button', { name: /^s0: running, [0-3] of 4 tasks done, [1-4] running, 0 failed, \d+ % through/ }).waitFor();
+  await page.getByText(/^[1-9] of \d+ done$/).waitFor();
+  await picture(page, 'job-query-running');
+  assert.equal((await ended(id)).state, 'succeeded');
+  await page.getByRole('button', { name: /^s0: succeeded, 4 of 4 tasks done/ }).waitFor();
+  await page.getByRole('row', { name: /^s0 4 / }).waitFor(); // of the table of skew
+  await page.getByRole('link', { name: 'Rows' }).click();
+  await page.getByText('6 rows in').waitFor();
+  checkQuiet(page, base);
+});
+
+scenario('dashboard: how uneven the tasks of a stage are is shown in numbers', async (world) => {
+  const { base, post, ended } = await upWithDashboard(world);
+  // Three files: two with ten rows, one with two hundred.
+  const files = [10, 10, 200].map((n, i) => world.file(`${i}.csv`, `a\n${'1\n'.repeat(n)}`));
+  const plan = {
+    stages: [
+      { id: 0, sql: 'select a from read_csv({{split}})', splits: files.map((file) => ({ file })), output: { exchange: 'gather' } },
+      { id: 1, inputs: { m: 0 }, sql: 'select sum(a)::bigint as n from m', output: { exchange: 'result' } },
+    ],
+  };
+  const { job_id: id } = await post('/v1/queries', { plan });
+  assert.equal((await ended(id)).state, 'succeeded');
+  const page = await openPage(world, `${base}/#/jobs/${id}`);
+  const row = page.locator('.skew tbody tr', { hasText: 's0' });
+  await row.getByText('10 / 200').waitFor();
+  const cells = await row.getByRole('cell').allInnerTexts();
+  // Behind tasks and time: a picture, median and largest, and how many times that is, of rows and bytes.
+  const [, rows, timesRows, , sizes, timesBytes] = cells.slice(-6);
+  assert.deepEqual([cells[0], rows, timesRows], ['3', '10 / 200', '×20.0']);
+  assert.match(sizes, /^[\d.]+ k?B \/ [\d.]+ k?B$/);
+  assert.match(timesBytes, /^×[\d.]+$/);
+  const worst = row.getByRole('cell').nth(cells.length - 4);
+  assert.equal(await worst.getAttribute('title'), 'largest: task 2');
+  assert.match(await worst.getAttribute('class'), /is-warn/);
+  const last = await page.locator('.skew tbody tr', { hasText: 's1' }).getByRole('cell').allInnerTexts();
+  assert.equal(last.at(-4), '–'); // one task alone is not uneven
+  checkQuiet(page, base);
+});
+
+scenario('dashboard: a query is retried from one of its stages, by a click, and says what that means', async (world) => {
+  const { base, query, get } = await lively(world);
+  const counted = async () => (await get(`/v1/jobs/${query}/results`)).rows.map(([country, sales]) => `${country} ${sales}`).sort();
+  const before = await counted();
+  const attempts = async () => (await get(`/v1/jobs/${query}/tasks`)).tasks.map(({ attempt }) => attempt);
+  const page = await openPage(world, `${base}/#/jobs/${query}`);
+  await page.getByRole('button', { name: 'plan.0', exact: true }).click();
+  const again = page.getByRole('button', { name: 'Retry from here' });
+  assert.equal(await again.isDisabled(), true);
+  assert.match(await again.getAttribute('title'), /the plan is kept/);
+  await page.getByRole('button', { name: 's1.0', exact: true }).click();
+  await again.click();
+  await page.getByText('Run stage s1 and all that depends on it again? What it reads is computed again, too.').waitFor();
+  await page.getByRole('button', { name: 'Yes', exact: true }).click();
+  await until('its tasks have run again', async () => (await attempts()).slice(1).every((n) => n === 2));
+  await page.getByText('succeeded', { exact: true }).first().waitFor();
+  assert.equal((await attempts())[0], 1);
+  await until('it has succeeded again', async () => (await get(`/v1/jobs/${query}`)).state === 'succeeded');
+  assert.deepEqual(await counted(), before);
+  checkQuiet(page, base);
+});
