@@ -31,7 +31,7 @@ static enum err find_left_token(struct cli *cli, const char **out, struct error 
  * The token is the first line of its file, or the variable itself; without either, the one that `up` has left for this
  * user. It is never printed.
  */
-static enum err find_token(struct cli *cli, const char **out, struct error *e)
+enum err cli_token(struct cli *cli, const char **out, struct error *e)
 {
     const char *from_environment = getenv("CAPSTAN_TOKEN");
     const char *text = NULL;
@@ -61,7 +61,7 @@ static enum err find_token(struct cli *cli, const char **out, struct error *e)
 enum err cli_credentials(struct cli *cli, struct client_options *out, struct error *e)
 {
     struct client_options options = *out;
-    enum err err = find_token(cli, &options.token, e);
+    enum err err = cli_token(cli, &options.token, e);
     options.tls = cli_flag(cli, "tls") || cli_text(cli, "tls-ca") != NULL || cli_text(cli, "tls-cert") != NULL;
     if (err == ERR_OK) {
         err = read_text(cli, "tls-ca", &options.tls_ca_pem, e);
@@ -79,11 +79,6 @@ enum err cli_credentials(struct cli *cli, struct client_options *out, struct err
         *out = options;
     }
     return err;
-}
-
-enum err cli_read_pem(struct cli *cli, const char *option, const char **out, struct error *e)
-{
-    return read_text(cli, option, out, e);
 }
 
 enum err cli_client_options(struct cli *cli, struct client_options *out, struct error *e)

@@ -14,8 +14,8 @@ struct cli;
 /* What the group VERB_CREDENTIALS of this command line says: the token and all about TLS. */
 MUST_USE enum err cli_credentials(struct cli *cli, struct client_options *out, struct error *e);
 
-/* The text of the PEM file that an option names; NULL if it is not given. */
-MUST_USE enum err cli_read_pem(struct cli *cli, const char *option, const char **out, struct error *e);
+/* The token alone; `out` stays as it is if there is none. */
+MUST_USE enum err cli_token(struct cli *cli, const char **out, struct error *e);
 
 /* What the client options of this command line say; texts live in the cli's arena. */
 MUST_USE enum err cli_client_options(struct cli *cli, struct client_options *out, struct error *e);

@@ -27,7 +27,15 @@ static struct {
     pthread_mutex_t lock;
     struct kept *lists[STEPS_MAX + 1]; /* by steps */
     size_t bytes;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    size_t bytes_max;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .bytes_max = KEPT_BYTES_MAX};
+
+void block_keep_at_most(uint64_t bytes)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.bytes_max = bytes > KEPT_BYTES_MAX ? KEPT_BYTES_MAX : (size_t)bytes;
+    pthread_mutex_unlock(&pool.lock);
+}
 
 static void *take_kept(uint32_t *steps)
 {
@@ -54,7 +62,7 @@ static bool keep(void *memory, uint32_t steps)
         return false;
     }
     pthread_mutex_lock(&pool.lock);
-    bool has_room = pool.bytes + bytes <= KEPT_BYTES_MAX;
+    bool has_room = pool.bytes + bytes <= pool.bytes_max;
     if (has_room) {
         kept->next = pool.lists[steps];
         pool.lists[steps] = kept;

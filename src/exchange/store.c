@@ -15,6 +15,8 @@
 #include "base/random.h"
 #include "exchange/store_internal.h"
 
+#define KEPT_SHARE 4 /* of the store's memory, blocks that are gone are kept up to this part */
+
 bool exchange_key_make(const char *job, uint32_t stage, uint32_t task, uint32_t attempt, struct exchange_key *out)
 {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -269,6 +271,7 @@ enum err exchange_store_open(const struct exchange_store_options *options, struc
     store->shuffle_folder = mem_strdup(options->shuffle_folder);
     store->result_folder = mem_strdup(options->result_folder);
     atomic_init(&store->memory_bytes_max, options->memory_bytes_max);
+    block_keep_at_most(options->memory_bytes_max / KEPT_SHARE);
     random_bytes(&store->hash_key, sizeof(store->hash_key));
     pthread_mutex_init(&store->lock, NULL);
     list_init(&store->list);

@@ -200,6 +200,8 @@ struct sql_options {
     uint64_t memory_bytes_max;          /* of DuckDB's memory for fragments */
     uint32_t threads;                   /* of DuckDB's; as many as tasks run at a time */
     const char *temp_folder;            /* where DuckDB spills to; NULL: it may not */
+    bool is_compressed;                 /* rows for other workers, with LZ4 */
+    const char *notes_folder;           /* where it notes what is to be removed after a restart; NULL: nowhere */
 };
 
 /* Planning of queries, and the fragments of their plans. DuckDB is opened at the first task. Texts are copied. */

@@ -292,6 +292,7 @@ static void run_watched(struct sql_run *run)
         run_other(run, &e);
         return;
     }
+    sql__folders_of_plan(run->sql, task->job_id, plan->plan);
     if (is_refine) {
         sql__refine(run, plan->plan);
     } else {
@@ -343,6 +344,7 @@ static void close_sql(struct executor *executor)
     pthread_cond_destroy(&sql->planner_is_free);
     mem_free(sql->worker_id);
     mem_free(sql->temp_folder);
+    mem_free(sql->notes_folder);
     mem_free(sql);
 }
 
@@ -354,8 +356,10 @@ struct executor *executor_sql(const struct sql_options *options)
     sql->options = *options;
     sql->worker_id = mem_strdup(options->worker_id == NULL ? "" : options->worker_id);
     sql->temp_folder = mem_strdup(options->temp_folder);
+    sql->notes_folder = options->notes_folder == NULL ? NULL : mem_strdup(options->notes_folder);
     sql->options.worker_id = sql->worker_id;
     sql->options.temp_folder = sql->temp_folder;
+    sql->options.notes_folder = sql->notes_folder;
     pthread_mutex_init(&sql->mutex, NULL);
     pthread_mutex_init(&sql->plans_mutex, NULL);
     pthread_condattr_t monotonic;
@@ -366,6 +370,7 @@ struct executor *executor_sql(const struct sql_options *options)
     list_init(&sql->plans);
     list_init(&sql->known);
     list_init(&sql->folders);
+    sql__folders_load(sql);
     sql__watch_init(&sql->watch);
     return &sql->base;
 }

@@ -36,7 +36,6 @@
 #define SQL_SINGLE_TASK_BYTES UINT64_C(33554432)
 #define SQL_BROADCAST_BYTES UINT64_C(67108864)
 #define SQL_TAIL_BYTES (4ULL * 1024 * 1024) /* a task reads so much in the time that one more stage takes */
-#define SQL_PARTITION_BYTES UINT64_C(67108864)
 
 /* ---- what runs share ---- */
 
@@ -66,9 +65,10 @@ struct sql_watch {
 
 struct sql_executor {
     struct executor base;
-    struct sql_options options; /* with the next two as its texts */
+    struct sql_options options; /* with the next three as its texts */
     char *worker_id;
     char *temp_folder;
+    char *notes_folder;
     pthread_mutex_t mutex; /* guards the next four */
     struct sql_instance *instance;
     struct planner *planner;
@@ -202,6 +202,27 @@ void sql__file_drop(const struct sql_file *file);
 MUST_USE enum err sql__publish(struct sql_run *run, const struct physical_publish *what,
                                struct duck_connection *connection, const char *select, struct arena *arena,
                                uint64_t *out_rows, struct error *e);
+
+/* ---- hidden folders of jobs that write ---- */
+
+/* `.<target>.capstan-<job>`, beside the target. Lies in the arena. */
+const char *sql__folder_of(const char *to, const char *job, struct arena *arena);
+
+/* Removes all files from a folder but those of these names, which are sorted by sql__compare_names. */
+int sql__compare_names(const void *a, const void *b);
+MUST_USE enum err sql__folder_keep(const char *folder, const char *const *names, uint32_t n, struct error *e);
+
+/* Removes a folder with the files in it, if it is there. */
+void sql__folder_remove(const char *folder);
+
+/* The folder may be made from now on, by this worker or another: when the job is over, it is removed. */
+void sql__folder_remember(struct sql_executor *sql, const char *job, const char *path);
+
+/* The same for all folders that tasks of the plan write to. */
+void sql__folders_of_plan(struct sql_executor *sql, const char *job, const struct physical_plan *plan);
+
+/* Remembers what an earlier process has noted. */
+void sql__folders_load(struct sql_executor *sql);
 
 /* Removes the folders of a job that is over. `job` NULL: forgets all, and removes none. */
 void sql__drop_folders(struct sql_executor *sql, const char *job);

@@ -106,7 +106,7 @@ static bool read_options(struct sql_run *run, const struct json *inputs, struct 
     uint64_t partitions = 0;
     *cut = (struct cut_options){.broadcast_bytes = SQL_BROADCAST_BYTES,
                                 .single_task_bytes = SQL_SINGLE_TASK_BYTES,
-                                .partition_bytes = SQL_PARTITION_BYTES,
+                                .partition_bytes = PHYSICAL_PARTITION_BYTES,
                                 .is_forced = json_bool(json_get(options, "forced"))};
     cut->tail_bytes = cut->is_forced ? 0 : SQL_TAIL_BYTES;
     if (!read_option(run, options, "slots", LIMIT_TASKS_PER_JOB, &slots) ||
@@ -317,6 +317,9 @@ void sql__plan(struct sql_run *run, const struct json *inputs)
     struct request request;
     struct physical_plan *plan = NULL;
     if (read_request(run, inputs, &arena, &request) && find_or_make_plan(run, &request, &arena, &plan)) {
+        if (!request.is_explained) {
+            sql__folders_of_plan(run->sql, run->task->job_id, plan);
+        }
         if (request.is_explained) {
             explain(run, plan);
         } else if (is_for_here(run, plan)) {

@@ -87,7 +87,8 @@ void sql__refine(struct sql_run *run, const struct physical_plan *plan)
     for (uint32_t i = 0; i < n; i++) {
         measure(known, awaited[i], run->task, &arena, &sizes[awaited[i]]);
     }
-    struct refine_options options = {.partition_bytes = SQL_PARTITION_BYTES};
+    struct refine_options options = {.partition_bytes =
+                                         plan->partition_bytes > 0 ? plan->partition_bytes : PHYSICAL_PARTITION_BYTES};
     struct physical_plan *next = query_refine(known, sizes, &options, &arena);
     next->first_job_stage = (uint32_t)run->task->stage + 1;
     uint32_t last = find_last_task(run, next, &arena);

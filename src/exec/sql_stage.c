@@ -27,6 +27,7 @@
 #define WINDOW_BYTES_MAX ((uint64_t)64 * 1024 * 1024)
 #define WINDOW_BYTES_MIN ((uint64_t)1024 * 1024)
 #define WINDOW_SHARE 8 /* of DuckDB's memory, all windows of all tasks together have this part */
+#define HELD_SHARE 4   /* the same for rows that wait in scatters until they are a batch */
 
 struct fragment {
     struct sql_run *run;
@@ -379,6 +380,27 @@ static uint64_t inline_bytes_max(const struct fragment *f)
     return bytes > 0 ? bytes : 1; /* 1: none, for a stream has more */
 }
 
+/* What the scatter may hold, beside DuckDB's memory. */
+static size_t held_bytes_of(const struct fragment *f)
+{
+    const struct sql_options *options = &f->run->sql->options;
+    uint64_t bytes = options->memory_bytes_max / HELD_SHARE / (options->threads > 0 ? options->threads : 1);
+    return bytes == 0 || bytes > SCATTER_HELD_BYTES ? SCATTER_HELD_BYTES : (size_t)bytes;
+}
+
+/*
+ * Arrow has no NULL for a UNION, only for what is in it: rows that another stage reads would not be the same any more. Our
+ * own plans have none there.
+ */
+static bool has_union(const struct ArrowSchema *schema)
+{
+    bool has_one = strncmp(schema->format, "+u", 2) == 0;
+    for (int64_t i = 0; i < schema->n_children && !has_one; i++) {
+        has_one = has_union(schema->children[i]);
+    }
+    return has_one;
+}
+
 static enum err open_writer(struct fragment *f, struct error *e)
 {
     const struct exec_task *task = f->run->task;
@@ -387,7 +409,10 @@ static enum err open_writer(struct fragment *f, struct error *e)
         .store = f->run->sql->options.store,
         .kind = is_result(f) ? EXCHANGE_KIND_RESULT : EXCHANGE_KIND_SHUFFLE,
         .inline_bytes_max = inline_bytes_max(f),
-        .scatter = {.mode = is_partitioned(f) ? SCATTER_COLUMN : SCATTER_ONE, .n_partitions = f->n_partitions},
+        .is_compressed = f->run->sql->options.is_compressed && !is_result(f), /* not all readers of Arrow know it */
+        .scatter = {.mode = is_partitioned(f) ? SCATTER_COLUMN : SCATTER_ONE,
+                    .n_partitions = f->n_partitions,
+                    .held_bytes_max = held_bytes_of(f)},
     };
     if (task->stage > UINT32_MAX || task->task > UINT32_MAX ||
         !exchange_key_make(task->job_id, (uint32_t)task->stage, (uint32_t)task->task, task->attempt, &options.key)) {
@@ -398,7 +423,13 @@ static enum err open_writer(struct fragment *f, struct error *e)
         return error_set(e, ERR_INTERNAL, "%s", f->stream.get_last_error(&f->stream));
     }
     options.scatter.column = schema.n_children > 0 ? (uint32_t)schema.n_children - 1 : 0;
-    enum err err = exchange_writer_open(&options, &schema, &f->writer, e);
+    enum err err = ERR_OK;
+    if (!is_result(f) && has_union(&schema)) {
+        err = error_set(e, ERR_INVALID, "a column of type UNION cannot go from stage to stage");
+        error_hint(e, "cast it, as in x::VARCHAR");
+    } else {
+        err = exchange_writer_open(&options, &schema, &f->writer, e);
+    }
     schema.release(&schema);
     return err;
 }

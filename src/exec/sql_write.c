@@ -10,13 +10,11 @@
  *
  * Files without rows are left out, but for one if there are no others: they only have columns, or not even these.
  *
- * Every worker that has made such a folder remembers it until it hears that the job is over, and removes it then; that of
- * a job that has succeeded is gone already, unless tasks were repeated after its end.
+ * Who removes the folder if the job fails is in sql_folder.c.
  */
 #define _GNU_SOURCE /* renameat2 */
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,13 +32,6 @@
 #define MARKER "_capstan_"
 #define MARKER_BYTES_MAX 64
 
-/* A folder of a job, on the heap. */
-struct job_folder {
-    struct list link;
-    char *job;
-    char *path;
-};
-
 /* A file that was written, without its folder. */
 struct written {
     const char *name;
@@ -56,14 +47,6 @@ static enum err failed(struct error *e, const char *what, const char *path)
 }
 
 /* ---- the target ---- */
-
-/* `.<target>.capstan-<job>`, beside the target. */
-static const char *folder_of(const char *to, const char *job, struct arena *arena)
-{
-    const char *slash = strrchr(to, '/');
-    ASSERT(slash != NULL); /* the plan's reader has seen to it */
-    return arena_format(arena, "%.*s/.%s.capstan-%s", (int)(slash - to), to, slash + 1, job);
-}
 
 static const char *marker_of(const char *folder, const char *job, struct arena *arena)
 {
@@ -97,93 +80,6 @@ static enum err refuse_target(const char *to, struct error *e)
     return ERR_INVALID;
 }
 
-/* ---- folders of jobs ---- */
-
-static int compare_names(const void *a, const void *b)
-{
-    const char *const *left = a;
-    const char *const *right = b;
-    return strcmp(*left, *right);
-}
-
-/* Removes all from a folder but these names, which are sorted. */
-static enum err remove_others(const char *folder, const char *const *names, uint32_t n, struct error *e)
-{
-    enum err err = ERR_OK;
-    DIR *dir = opendir(folder);
-    if (dir == NULL) {
-        return failed(e, "cannot read the folder", folder);
-    }
-    for (struct dirent *entry = NULL; err == ERR_OK && (entry = readdir(dir)) != NULL;) {
-        const char *name = entry->d_name;
-        bool is_self = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-        if (is_self || (n > 0 && bsearch(&name, names, n, sizeof(char *), compare_names) != NULL)) {
-            continue;
-        }
-        if (unlinkat(dirfd(dir), name, 0) != 0 && errno != ENOENT) {
-            err = failed(e, "cannot remove a leftover in", folder);
-        }
-    }
-    (void)closedir(dir);
-    return err;
-}
-
-static void remove_folder(const char *folder)
-{
-    if (remove_others(folder, NULL, 0, NULL) == ERR_OK) {
-        (void)rmdir(folder);
-    }
-}
-
-static void remember_folder(struct sql_executor *sql, const char *job, const char *path)
-{
-    bool is_known = false;
-    (void)pthread_mutex_lock(&sql->mutex);
-    LIST_EACH(node, &sql->folders) {
-        is_known = is_known || strcmp(CONTAINER_OF(node, struct job_folder, link)->path, path) == 0;
-    }
-    if (!is_known) {
-        struct job_folder *folder = mem_calloc(1, sizeof(*folder));
-        folder->job = mem_strdup(job);
-        folder->path = mem_strdup(path);
-        list_push_back(&sql->folders, &folder->link);
-    }
-    (void)pthread_mutex_unlock(&sql->mutex);
-}
-
-void sql__drop_folders(struct sql_executor *sql, const char *job)
-{
-    struct list dropped;
-    list_init(&dropped);
-    (void)pthread_mutex_lock(&sql->mutex);
-    LIST_EACH_SAFE(node, next, &sql->folders) {
-        if (job == NULL || strcmp(CONTAINER_OF(node, struct job_folder, link)->job, job) == 0) {
-            list_remove(node);
-            list_push_back(&dropped, node);
-        }
-    }
-    (void)pthread_mutex_unlock(&sql->mutex);
-    LIST_EACH_SAFE(node, next, &dropped) {
-        struct job_folder *folder = CONTAINER_OF(node, struct job_folder, link);
-        if (job != NULL) {
-            remove_folder(folder->path);
-        }
-        list_remove(node);
-        mem_free(folder->job);
-        mem_free(folder->path);
-        mem_free(folder);
-    }
-}
-
-void sql__each_folder_job(struct sql_executor *sql, exec_job_fn *fn, void *context)
-{
-    (void)pthread_mutex_lock(&sql->mutex);
-    LIST_EACH(node, &sql->folders) {
-        fn(context, CONTAINER_OF(node, struct job_folder, link)->job);
-    }
-    (void)pthread_mutex_unlock(&sql->mutex);
-}
-
 /* ---- one file ---- */
 
 enum err sql__file_begin(struct sql_run *run, const struct physical_stage *stage, struct arena *arena,
@@ -191,18 +87,18 @@ enum err sql__file_begin(struct sql_run *run, const struct physical_stage *stage
 {
     const struct exec_task *task = run->task;
     const char *to = stage->write.to;
-    const char *folder = folder_of(to, task->job_id, arena);
+    const char *folder = sql__folder_of(to, task->job_id, arena);
     uint64_t rows = 0;
     if (look_at_target(to, task->job_id, arena, &rows) == TARGET_OTHERS) {
         return refuse_target(to, e);
     }
+    sql__folder_remember(run->sql, task->job_id, folder); /* before it is there */
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         error_set(e, errno == ENOSPC ? ERR_EXHAUSTED : ERR_INVALID, "the folder '%s' cannot be made: %s", folder,
                   strerror(errno));
         error_hint(e, "the folder in which '%s' is to be must exist, and workers must be allowed to write there", to);
         return e == NULL ? ERR_INVALID : e->code;
     }
-    remember_folder(run->sql, task->job_id, folder);
     /* Numbers of one length, so that the order of names is that of the tasks. */
     const char *name = arena_format(arena, "part-%05" PRIu64 "-%" PRIu32 ".%s", task->task, task->attempt,
                                     physical_write_ending(&stage->write));
@@ -309,7 +205,7 @@ static const char **kept_names(const struct written_list *list, const char *job,
             names[n++] = list->files[i].name;
         }
     }
-    qsort(names, n, sizeof(char *), compare_names);
+    qsort(names, n, sizeof(char *), sql__compare_names);
     *out_n = n;
     return names;
 }
@@ -362,12 +258,12 @@ static enum err rename_folder(const char *folder, const char *to, const char *jo
 /* Makes the files of the list the target. */
 static enum err publish(const struct written_list *list, const char *to, const char *job, struct error *e)
 {
-    const char *folder = folder_of(to, job, list->arena);
+    const char *folder = sql__folder_of(to, job, list->arena);
     uint32_t n = 0;
     const char **names = kept_names(list, job, &n);
     enum err err = check_files(folder, list, e);
     if (err == ERR_OK) {
-        err = remove_others(folder, names, n, e);
+        err = sql__folder_keep(folder, names, n, e);
     }
     if (err == ERR_OK) {
         err = leave_marker(marker_of(folder, job, list->arena), list->rows, e);
@@ -376,7 +272,7 @@ static enum err publish(const struct written_list *list, const char *to, const c
         err = rename_folder(folder, to, job, list->arena, e);
     }
     if (err == ERR_OK) { /* of an attempt that did not know that it was over */
-        err = remove_others(to, names, n, e);
+        err = sql__folder_keep(to, names, n, e);
     }
     return err;
 }
@@ -395,7 +291,7 @@ enum err sql__publish(struct sql_run *run, const struct physical_publish *what, 
             rows = list.rows;
             break;
         case TARGET_OURS: /* it was done before; tasks that were repeated since have left their files */
-            remove_folder(folder_of(what->to, job, arena));
+            sql__folder_remove(sql__folder_of(what->to, job, arena));
             break;
         case TARGET_OTHERS:
             err = refuse_target(what->to, e);

@@ -4,14 +4,51 @@
  * A daemon keeps the certificate that it was started with. So a new certificate means a new daemon, which takes over the
  * socket that listens; the one before serves the connections that it has, and is stopped when they are gone. There is no
  * moment at which nobody listens, and a certificate that cannot be used never gets that far.
+ *
+ * By itself libmicrohttpd only asks clients for a certificate and takes what comes. So each connection is told, before its
+ * handshake, that it needs one for clients that the authorities have signed; and each request looks whether that was done.
  */
 #include <fcntl.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "http/http_internal.h"
 
 #define IDLE_SECONDS 60
 #define CONNECTION_BYTES ((size_t)96 * 1024) /* of memory for one: headers, and what is on its way out */
+
+static gnutls_session_t session_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info == NULL ? NULL : info->tls_session;
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    static gnutls_typed_vdata_st for_clients = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                                .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
+    const struct http_server *server = context;
+    UNUSED(state);
+    gnutls_session_t session = code == MHD_CONNECTION_NOTIFY_STARTED ? session_of(connection) : NULL;
+    if (server->wants_client_cert && session != NULL) {
+        gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+        gnutls_session_set_verify_cert2(session, &for_clients, 1, 0);
+    }
+}
+
+bool http__daemon_is_client_known(const struct http_server *server, struct MHD_Connection *connection)
+{
+    if (!server->wants_client_cert) {
+        return true;
+    }
+    unsigned n = 0;
+    gnutls_session_t session = session_of(connection);
+    return session != NULL && gnutls_certificate_get_peers(session, &n) != NULL && n > 0 &&
+           gnutls_session_get_verify_cert_status(session) == 0;
+}
 
 struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
                                       const struct sockaddr *address, int listening)
@@ -27,10 +64,13 @@ struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct h
         {address != NULL ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_LISTEN_SOCKET, listening, (void *)(uintptr_t)address},
         {has_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->cert_pem},
         {has_tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->key_pem},
+        {tls->client_ca_pem != NULL ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
+         (void *)(uintptr_t)tls->client_ca_pem},
         {MHD_OPTION_END, 0, NULL},
     };
     return MHD_start_daemon(flags, 0, NULL, NULL, http__on_request, server, MHD_OPTION_NOTIFY_COMPLETED,
-                            http__on_completed, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+                            http__on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+                            MHD_OPTION_ARRAY, items, MHD_OPTION_END);
 }
 
 static bool is_idle(struct MHD_Daemon *daemon)
@@ -53,11 +93,15 @@ static void sweep(struct http_server *server)
     server->n_retired = n;
 }
 
-enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem, struct error *e)
+enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem,
+                                const char *client_ca_pem, struct error *e)
 {
-    struct http__tls tls = {cert_pem, key_pem};
+    struct http__tls tls = {cert_pem, key_pem, client_ca_pem};
     if (!server->has_tls) {
         return error_set(e, ERR_INVALID, "this server was started without TLS");
+    }
+    if ((client_ca_pem != NULL) != server->wants_client_cert) {
+        return error_set(e, ERR_INVALID, "whether clients need a certificate cannot change while the server runs");
     }
     sweep(server);
     if (server->n_retired == HTTP_RETIRED_MAX) {

@@ -185,6 +185,9 @@ enum MHD_Result http__on_request(void *context, struct MHD_Connection *connectio
 {
     struct http_request *request = *state;
     UNUSED(version);
+    if (request == NULL && !http__daemon_is_client_known(context, connection)) {
+        return MHD_NO; /* such a one does not get through the handshake; if it does, this ends it */
+    }
     if (request == NULL) {
         request = mem_calloc(1, sizeof *request);
         request->server = context;
@@ -368,7 +371,8 @@ enum err http_server_open(const struct http_server_options *options, struct http
     struct http_server *server = server_new(options);
     server->is_ipv6 = address->ai_family == AF_INET6;
     server->has_tls = options->tls_cert_pem != NULL;
-    struct http__tls tls = {options->tls_cert_pem, options->tls_key_pem};
+    server->wants_client_cert = options->tls_client_ca_pem != NULL;
+    struct http__tls tls = {options->tls_cert_pem, options->tls_key_pem, options->tls_client_ca_pem};
     server->daemon = http__daemon_start(server, &tls, address->ai_addr, -1);
     freeaddrinfo(address);
     if (server->daemon == NULL) {

@@ -73,8 +73,9 @@ struct http_server_options {
     size_t body_bytes_max;     /* 0: 1 MiB */
     size_t bodies_bytes_max;   /* of all requests that are being served (503); 0: no limit */
     uint32_t pulse_ms; /* how often a stream that rests says something, to notice that its reader has gone; 0: 15,000 */
-    const char *tls_cert_pem; /* both NULL: no TLS */
+    const char *tls_cert_pem; /* all three NULL: no TLS */
     const char *tls_key_pem;
+    const char *tls_client_ca_pem; /* not NULL: clients must present a certificate */
 };
 
 /* ERR_UNAVAILABLE if the address is taken, ERR_INVALID if it is none. The table must outlive the server. */
@@ -83,11 +84,12 @@ MUST_USE enum err http_server_open(const struct http_server_options *options, st
 const char *http_server_address(const struct http_server *server); /* with the real port */
 
 /*
- * Replaces the certificate of a server with TLS: connections made from now on get it, those that are open go on with the
- * old one. ERR_INVALID if it cannot be used, or is not its key's: then all stays as it was. One thread at a time.
+ * Replaces the certificates of a server with TLS: connections made from now on get them, those that are open go on with the
+ * old ones. ERR_INVALID if they cannot be used, or the certificate is not its key's: then all stays as it was. Whether
+ * clients must present one cannot change. One thread at a time.
  */
 MUST_USE enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem,
-                                         struct error *e);
+                                         const char *client_ca_pem, struct error *e);
 
 /*
  * Takes no more requests, waits for handlers and for the ends of those that are deferred, breaks streams that are being

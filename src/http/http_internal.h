@@ -29,6 +29,7 @@ struct http_server {
     intptr_t connections_max;
     bool is_ipv6;
     bool has_tls;
+    bool wants_client_cert;
     const struct http_route *routes;
     uint32_t n_routes;
     void *context;
@@ -81,8 +82,9 @@ struct http_request {
 };
 
 struct http__tls {
-    const char *cert_pem; /* both NULL: none */
+    const char *cert_pem; /* all NULL: none */
     const char *key_pem;
+    const char *client_ca_pem;
 };
 
 /*
@@ -91,6 +93,9 @@ struct http__tls {
  */
 struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
                                       const struct sockaddr *address, int listening);
+
+/* Whether the client of a connection has presented what it must. */
+bool http__daemon_is_client_known(const struct http_server *server, struct MHD_Connection *connection);
 
 /* Stops all of them. Nothing is suspended any more. */
 void http__daemons_stop(struct http_server *server);

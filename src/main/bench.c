@@ -55,6 +55,7 @@ enum err bench_start(struct bench *bench, const struct bench_shape *shape, struc
                                           .slots = shape->slots,
                                           .store = cli_text(cli, "store"),
                                           .has_tls = cli_flag(cli, "tls"),
+                                          .shuffle_compression = cli_text(cli, "shuffle-compression"),
                                           .settings = bench->settings,
                                           .n_settings = bench->n_settings};
         err = private_start(&cli->arena, &options, &bench->cluster, e);

@@ -9,8 +9,11 @@
 
 #define PEM_BYTES_MAX ((size_t)1024 * 1024)
 
-static const char *const options[KEY_FILES] =
-    {[KEY_TOKENS] = "auth-tokens", [KEY_CERT] = "tls-cert", [KEY_KEY] = "tls-key", [KEY_CLIENT_CA] = "tls-client-ca"};
+static const char *const options[KEY_FILES] = {[KEY_TOKENS] = "auth-tokens",
+                                               [KEY_CERT] = "tls-cert",
+                                               [KEY_KEY] = "tls-key",
+                                               [KEY_CLIENT_CA] = "tls-client-ca",
+                                               [KEY_CA] = "tls-ca"};
 
 static enum err read_pem(const char *path, const char *option, struct buf *out, struct error *e)
 {
@@ -45,16 +48,21 @@ static enum err read_pems(const struct keys *keys, struct buf pems[KEY_FILES], s
     return err;
 }
 
-static struct service_tls tls_of(const struct keys *keys, const struct buf pems[KEY_FILES])
+/* Texts of files that are not named are NULL. */
+static struct service_tls tls_of(const struct buf pems[KEY_FILES])
 {
-    return (struct service_tls){.cert_pem = keys->paths[KEY_CERT] != NULL ? pems[KEY_CERT].data : NULL,
-                                .key_pem = keys->paths[KEY_KEY] != NULL ? pems[KEY_KEY].data : NULL,
-                                .client_ca_pem = keys->paths[KEY_CLIENT_CA] != NULL ? pems[KEY_CLIENT_CA].data : NULL};
+    return (struct service_tls){
+        .cert_pem = pems[KEY_CERT].data, .key_pem = pems[KEY_KEY].data, .client_ca_pem = pems[KEY_CLIENT_CA].data};
+}
+
+static struct rpc_identity_pems identity_of(const struct buf pems[KEY_FILES])
+{
+    return (struct rpc_identity_pems){.ca = pems[KEY_CA].data, .cert = pems[KEY_CERT].data, .key = pems[KEY_KEY].data};
 }
 
 struct service_tls keys_tls(const struct keys *keys)
 {
-    return tls_of(keys, keys->pems);
+    return tls_of(keys->pems);
 }
 
 /* Whether the file is another than it was, and from now on not any more. One that is away has not changed. */
@@ -75,7 +83,7 @@ enum err keys_open(struct cli *cli, struct keys *keys, struct error *e)
 {
     enum err err = ERR_OK;
     for (int i = 0; i < KEY_FILES; i++) {
-        keys->paths[i] = cli_text(cli, options[i]);
+        keys->paths[i] = verb_option_find(cli->verb, options[i]) >= 0 ? cli_text(cli, options[i]) : NULL;
         (void)has_changed(keys, i); /* before it is read: what changes meanwhile is seen by the first look */
     }
     if ((keys->paths[KEY_CERT] == NULL) != (keys->paths[KEY_KEY] == NULL)) {
@@ -87,12 +95,20 @@ enum err keys_open(struct cli *cli, struct keys *keys, struct error *e)
     if (keys->paths[KEY_TOKENS] != NULL) {
         err = auth_open(keys->paths[KEY_TOKENS], &keys->auth, e);
     }
-    return err == ERR_OK ? read_pems(keys, keys->pems, e) : err;
+    if (err == ERR_OK) {
+        err = read_pems(keys, keys->pems, e);
+    }
+    if (err == ERR_OK && (cli_flag(cli, "tls") || keys->paths[KEY_CA] != NULL || keys->paths[KEY_CERT] != NULL)) {
+        struct rpc_identity_pems pems = identity_of(keys->pems);
+        err = rpc_identity_open(&pems, &keys->identity, e);
+    }
+    return err;
 }
 
 void keys_close(struct keys *keys)
 {
     auth_close(keys->auth);
+    rpc_identity_close(keys->identity);
     for (int i = 0; i < KEY_FILES; i++) {
         buf_deinit(&keys->pems[i]);
     }
@@ -109,26 +125,32 @@ static void reload_tokens(struct keys *keys)
     }
 }
 
-static void reload_certificates(struct keys *keys, struct service *service)
+/* Maybe only one of two files has been replaced yet, or half of one: what is missing will be another change. */
+static void reload_certificates(struct keys *keys, keys_listen_fn *listen, void *listener)
 {
     struct buf fresh[KEY_FILES] = {0};
     struct error e = {0};
+    struct rpc_identity_pems pems;
+    struct service_tls tls;
     enum err err = read_pems(keys, fresh, &e);
     if (err == ERR_OK) {
-        struct service_tls tls = tls_of(keys, fresh);
-        err = service_reload_tls(service, &tls, &e);
+        pems = identity_of(fresh);
+        tls = tls_of(fresh);
+        err = rpc_identity_replace(keys->identity, &pems, &e);
     }
-    if (err == ERR_OK) {
-        log_info("tls", "the certificates were read again; new connections get them");
-    } else { /* maybe only one of two files has been replaced yet; the other will be another change */
+    if (err != ERR_OK) {
         log_warn("tls", "the certificates stay as they were: %s", e.message);
+    } else if (keys->paths[KEY_CERT] != NULL && listen(listener, &tls, &e) != ERR_OK) {
+        log_warn("tls", "those who connect still see the certificates of before: %s", e.message);
+    } else {
+        log_info("tls", "the certificates were read again; new connections get them");
     }
     for (int i = 0; i < KEY_FILES; i++) {
         buf_deinit(&fresh[i]);
     }
 }
 
-void keys_look(struct keys *keys, struct service *service)
+void keys_look(struct keys *keys, keys_listen_fn *listen, void *listener)
 {
     bool is_tls_new = false;
     for (int i = KEY_CERT; i < KEY_FILES; i++) {
@@ -138,6 +160,6 @@ void keys_look(struct keys *keys, struct service *service)
         reload_tokens(keys);
     }
     if (is_tls_new) {
-        reload_certificates(keys, service);
+        reload_certificates(keys, listen, listener);
     }
 }

@@ -70,6 +70,9 @@ static char *const *arguments_of(struct arena *arena, const struct private_optio
     argv[n++] = "--listen=127.0.0.1:0";
     argv[n++] = arena_format(arena, "--workers=%u", options->workers);
     argv[n++] = arena_format(arena, "--slots=%u", options->slots);
+    if (options->shuffle_compression != NULL) {
+        argv[n++] = arena_format(arena, "--shuffle-compression=%s", options->shuffle_compression);
+    }
     if (options->has_tls) {
         argv[n++] = arena_format(arena, "--tls-cert=%s", cluster->certificate.cert_file);
         argv[n++] = arena_format(arena, "--tls-key=%s", cluster->certificate.key_file);

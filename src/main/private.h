@@ -21,8 +21,9 @@
 struct private_options {
     uint32_t workers;
     uint32_t slots;
-    const char *store; /* NULL: SQLite in the folder */
-    bool has_tls;      /* with a certificate that is made for it */
+    const char *store;               /* NULL: SQLite in the folder */
+    bool has_tls;                    /* with a certificate that is made for it */
+    const char *shuffle_compression; /* NULL: as `up` has it */
     const char *const *settings;
     uint32_t n_settings;
 };

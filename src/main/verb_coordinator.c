@@ -131,6 +131,11 @@ static const char *default_node_id(struct arena *arena)
     return arena_format(arena, "%s-%s", host, suffix);
 }
 
+static enum err listen_with(void *service, const struct service_tls *tls, struct error *e)
+{
+    return service_reload_tls(service, tls, e);
+}
+
 /* Until a signal comes, or another is found to lead where this one must. */
 static int serve(struct cli *cli, const struct service_options *options, struct keys *keys, const sigset_t *signals)
 {
@@ -148,7 +153,7 @@ static int serve(struct cli *cli, const struct service_options *options, struct 
                  service_http_address(service));
     }
     while (!signaled(signals, LOOK_MS)) {
-        keys_look(keys, service);
+        keys_look(keys, listen_with, service);
         if (service_gave_up(service, &e)) {
             bool is_file = strncmp(options->store_url, "sqlite:", 7) == 0;
             error_set(&e, ERR_PRECONDITION, "%s%s", is_file ? "" : "another coordinator leads already: ", e.message);
@@ -180,18 +185,15 @@ static const char *whole_path(const char *path, struct arena *arena)
 /* Whom it trusts, and how it shows workers that it is their coordinator. */
 static enum err read_keys(struct cli *cli, struct keys *keys, struct service_options *out, struct error *e)
 {
-    struct client_options credentials = {0};
+    const char *token = NULL;
     enum err err = keys_open(cli, keys, e);
     if (err == ERR_OK) {
-        err = cli_credentials(cli, &credentials, e);
+        err = cli_token(cli, &token, e);
     }
     out->auth = keys->auth;
     out->tls = keys_tls(keys);
-    out->to_workers = (struct rpc_channel_options){.token = credentials.token,
-                                                   .tls = cli_flag(cli, "tls") || cli_text(cli, "tls-ca") != NULL,
-                                                   .tls_ca_pem = credentials.tls_ca_pem,
-                                                   .tls_cert_pem = credentials.tls_cert_pem,
-                                                   .tls_key_pem = credentials.tls_key_pem};
+    out->to_workers = (struct rpc_channel_options){
+        .token = token, .tls = cli_flag(cli, "tls") || cli_text(cli, "tls-ca") != NULL, .identity = keys->identity};
     return err;
 }
 

@@ -139,8 +139,7 @@ static enum err choose_http(struct up *up, struct error *e)
     struct arena *arena = &up->cli->arena;
     const char *http = cli_text(up->cli, "http");
     uint16_t port = 0;
-    bool is_usual = strcmp(cli_text(up->cli, "listen"), UP_LISTEN_DEFAULT) == 0 &&
-                    cli_text(up->cli, "tls-client-ca") == NULL; /* clients of HTTP are not asked for certificates */
+    bool is_usual = strcmp(cli_text(up->cli, "listen"), UP_LISTEN_DEFAULT) == 0;
     if (!cli_is_given(up->cli, "http") && !is_usual) {
         return ERR_OK;
     }
@@ -357,6 +356,7 @@ static void plan_worker(struct up *up, uint32_t number, char *const *environment
         int64_t share = cli_number(up->cli, "memory") / cli_number(up->cli, "workers");
         add_option(&args, "--memory", arena_format(arena, "%lld", (long long)share));
     }
+    add_option(&args, "--shuffle-compression", cli_text(up->cli, "shuffle-compression"));
     for (int i = 0; i < COMMAND_LIMITS; i++) {
         if (cli_is_given(up->cli, limits[i])) {
             add_option(&args, arena_format(arena, "--%s", limits[i]), cli_text(up->cli, limits[i]));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -19,6 +20,7 @@
 #include "cli/value.h"
 #include "cli/version.h"
 #include "http/http.h"
+#include "main/keys.h"
 #include "main/verbs.h"
 #include "main/worker_http.h"
 #include "main/worker_parts.h"
@@ -26,6 +28,7 @@
 
 #define JOIN_MAX 64
 #define ID_FILE "worker-id"
+#define LOOK_MS 200
 
 /* ---- identity ---- */
 
@@ -174,17 +177,27 @@ static enum err make_capabilities(struct cli *cli, const char *engine, const cha
 
 struct ending {
     struct worker *worker;
+    struct keys *keys;
     sigset_t signals;
 };
 
-/* The first signal drains, the second stops, the third does not wait any longer. SIGUSR1 is sent by wait_for_end. */
+static enum err listen_with(void *worker, const struct service_tls *tls, struct error *e)
+{
+    return worker_reload_tls(worker, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+}
+
+/*
+ * The first signal drains, the second stops, the third does not wait any longer. SIGUSR1 is sent by wait_for_end. In between
+ * it looks after the certificates.
+ */
 static void *take_signals(void *context)
 {
     struct ending *ending = context;
     int count = 0;
     for (;;) {
-        int number = 0;
-        if (sigwait(&ending->signals, &number) != 0) {
+        int number = sigtimedwait(&ending->signals, NULL, &(struct timespec){.tv_nsec = LOOK_MS * 1000000L});
+        if (number < 0) {
+            keys_look(ending->keys, listen_with, ending->worker);
             continue;
         }
         if (number == SIGUSR1) {
@@ -201,9 +214,9 @@ static void *take_signals(void *context)
     }
 }
 
-static int wait_for_end(struct worker *worker, const sigset_t *signals, struct http_server *http)
+static int wait_for_end(struct worker *worker, struct keys *keys, const sigset_t *signals, struct http_server *http)
 {
-    struct ending ending = {.worker = worker, .signals = *signals};
+    struct ending ending = {.worker = worker, .keys = keys, .signals = *signals};
     struct worker_stats stats;
     pthread_t thread;
     int failed = pthread_create(&thread, NULL, take_signals, &ending);
@@ -248,20 +261,17 @@ static enum err check_readers(struct cli *cli, const struct worker_options *opti
     return ERR_INVALID;
 }
 
-static enum err fill_credentials(struct cli *cli, struct worker_options *out, struct error *e)
+static enum err fill_credentials(struct cli *cli, struct keys *keys, struct worker_options *out, struct error *e)
 {
-    struct client_options credentials = {0};
-    enum err err = cli_credentials(cli, &credentials, e);
-    out->token = credentials.token;
-    out->tls = credentials.tls;
-    out->tls_ca_pem = credentials.tls_ca_pem;
-    out->tls_cert_pem = credentials.tls_cert_pem;
-    out->tls_key_pem = credentials.tls_key_pem;
-    out->listen_cert_pem = credentials.tls_cert_pem;
-    out->listen_key_pem = credentials.tls_key_pem;
+    enum err err = cli_token(cli, &out->token, e);
     if (err == ERR_OK) {
-        err = cli_read_pem(cli, "tls-client-ca", &out->listen_client_ca_pem, e);
+        err = keys_open(cli, keys, e);
     }
+    struct service_tls tls = keys_tls(keys);
+    out->identity = keys->identity;
+    out->listen_cert_pem = tls.cert_pem;
+    out->listen_key_pem = tls.key_pem;
+    out->listen_client_ca_pem = tls.client_ca_pem;
     return err == ERR_OK ? check_readers(cli, out, e) : err;
 }
 
@@ -279,7 +289,8 @@ static void fill_parts(struct cli *cli, struct worker_options *out, const struct
 }
 
 /* What can be wrong with the command line alone comes first, before the data folder is made. */
-static enum err prepare(struct cli *cli, struct worker_options *out, struct worker_parts *parts, struct error *e)
+static enum err prepare(struct cli *cli, struct keys *keys, struct worker_options *out, struct worker_parts *parts,
+                        struct error *e)
 {
     int64_t slots = cli_number(cli, "slots");
     out->slots = (uint32_t)(slots > 0 ? slots : sysconf(_SC_NPROCESSORS_ONLN));
@@ -288,7 +299,7 @@ static enum err prepare(struct cli *cli, struct worker_options *out, struct work
     out->version = CAPSTAN_VERSION;
     enum err err = fill_join(cli, out, e);
     if (err == ERR_OK) {
-        err = fill_credentials(cli, out, e);
+        err = fill_credentials(cli, keys, out, e);
     }
     if (err == ERR_OK) {
         err = worker_parts_prepare(cli, parts, e);
@@ -303,7 +314,12 @@ static enum err prepare(struct cli *cli, struct worker_options *out, struct work
         err = find_id(cli, &out->worker_id, e);
     }
     if (err == ERR_OK) {
-        err = worker_parts_open(cli, out->worker_id, out->slots, parts, e);
+        /* Workers are alike: the others listen as this one does, with TLS if there is a certificate for it. */
+        struct worker_role role = {
+            .worker_id = out->worker_id,
+            .slots = out->slots,
+            .to_workers = {.token = out->token, .tls = out->listen_cert_pem != NULL, .identity = out->identity}};
+        err = worker_parts_open(cli, &role, parts, e);
     }
     if (err == ERR_OK) {
         fill_parts(cli, out, parts);
@@ -312,7 +328,8 @@ static enum err prepare(struct cli *cli, struct worker_options *out, struct work
 }
 
 /* Serves until the worker has ended. A worker that could not open its HTTP address does not begin. */
-static int run(struct cli *cli, struct worker *worker, const struct worker_parts *parts, const sigset_t *signals)
+static int run(struct cli *cli, struct worker *worker, const struct worker_parts *parts, struct keys *keys,
+               const sigset_t *signals)
 {
     struct http_server *http = NULL;
     struct error e = {0};
@@ -323,19 +340,20 @@ static int run(struct cli *cli, struct worker *worker, const struct worker_parts
                                   .required_ops = cli_text(cli, "require-ops")};
     if (listen != NULL && worker_http_open(&context, listen, &http, &e) != ERR_OK) {
         worker_stop_now(worker);
-        (void)wait_for_end(worker, signals, NULL);
+        (void)wait_for_end(worker, keys, signals, NULL);
         return cli_fail(cli, &e);
     }
     if (http != NULL) {
         log_info("http", "health and metrics on http://%s", http_server_address(http));
     }
-    return wait_for_end(worker, signals, http);
+    return wait_for_end(worker, keys, signals, http);
 }
 
 int verb_worker(struct cli *cli)
 {
     struct worker_options options = {0};
     struct worker_parts parts = {0};
+    struct keys keys = {0};
     struct worker *worker = NULL;
     struct error e = {0};
     sigset_t signals;
@@ -346,13 +364,14 @@ int verb_worker(struct cli *cli)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    if (prepare(cli, &options, &parts, &e) == ERR_OK && worker_start(&options, &worker, &e) == ERR_OK) {
+    if (prepare(cli, &keys, &options, &parts, &e) == ERR_OK && worker_start(&options, &worker, &e) == ERR_OK) {
         log_info("start", "worker %s with %u slots, executors: %u, operators: %u, data in %s", options.worker_id,
                  options.slots, executor_set_count(parts.executors), options.n_ops, cli_text(cli, "data"));
-        code = run(cli, worker, &parts, &signals);
+        code = run(cli, worker, &parts, &keys, &signals);
     } else {
         code = cli_fail(cli, &e);
     }
     worker_parts_close(&parts);
+    keys_close(&keys);
     return code;
 }

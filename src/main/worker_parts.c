@@ -4,12 +4,14 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "cli/client.h"
 #include "cli/value.h"
 #include "duck/duck.h"
 #include "worker/folder.h"
 
-/* Of the worker's memory: what DuckDB may use for fragments, and what stays in memory of outputs. The rest is for all else. */
+/*
+ * Of the worker's memory: what DuckDB may use for fragments, and what stays in memory of outputs. The rest is for rows on
+ * their way, in parts of the first (sql_stage.c), and for blocks that are kept, a part of the second (store.c).
+ */
 #define DUCK_SHARE 2
 #define STORE_SHARE 4
 
@@ -68,8 +70,7 @@ static enum err find_engine(struct cli *cli, struct worker_parts *parts, struct 
     return ERR_OK;
 }
 
-static enum err add_sql(struct cli *cli, const char *worker_id, uint32_t slots, struct worker_parts *parts,
-                        struct error *e)
+static enum err add_sql(struct cli *cli, const struct worker_role *role, struct worker_parts *parts, struct error *e)
 {
     if (parts->engine == NULL) {
         return ERR_OK;
@@ -77,10 +78,12 @@ static enum err add_sql(struct cli *cli, const char *worker_id, uint32_t slots, 
     struct sql_options options = {.store = parts->store,
                                   .channels = parts->channels,
                                   .operators = parts->operators,
-                                  .worker_id = worker_id,
+                                  .worker_id = role->worker_id,
                                   .memory_bytes_max = (uint64_t)cli_number(cli, "memory") / DUCK_SHARE,
-                                  .threads = slots,
-                                  .temp_folder = inner(cli, WORKER_DIR_TMP)};
+                                  .threads = role->slots,
+                                  .temp_folder = inner(cli, WORKER_DIR_TMP),
+                                  .notes_folder = inner(cli, "writes"),
+                                  .is_compressed = strcmp(cli_text(cli, "shuffle-compression"), "lz4") == 0};
     return add_executor(cli, parts->executors, executor_sql(&options), e);
 }
 
@@ -193,24 +196,15 @@ enum err worker_parts_take_folder(struct cli *cli, struct worker_parts *parts, s
     return err;
 }
 
-static enum err open_exchange(struct cli *cli, struct worker_parts *parts, struct error *e)
+static enum err open_exchange(struct cli *cli, const struct worker_role *role, struct worker_parts *parts,
+                              struct error *e)
 {
-    struct client_options credentials = {0};
     struct exchange_store_options store = {.shuffle_folder = inner(cli, WORKER_DIR_SHUFFLE),
                                            .result_folder = inner(cli, WORKER_DIR_RESULTS),
                                            .memory_bytes_max = (uint64_t)cli_number(cli, "memory") / STORE_SHARE};
-    enum err err = cli_credentials(cli, &credentials, e);
+    enum err err = exchange_store_open(&store, &parts->store, e);
     if (err == ERR_OK) {
-        err = exchange_store_open(&store, &parts->store, e);
-    }
-    /* Workers are alike: the others listen as this one does, with TLS if there is a certificate for it. */
-    struct rpc_channel_options channels = {.token = credentials.token,
-                                           .tls = credentials.tls_cert_pem != NULL,
-                                           .tls_ca_pem = credentials.tls_ca_pem,
-                                           .tls_cert_pem = credentials.tls_cert_pem,
-                                           .tls_key_pem = credentials.tls_key_pem};
-    if (err == ERR_OK) {
-        parts->channels = exchange_channels_open(&channels);
+        parts->channels = exchange_channels_open(&role->to_workers);
     }
     return err;
 }
@@ -232,11 +226,10 @@ enum err worker_parts_prepare(struct cli *cli, struct worker_parts *parts, struc
     return err == ERR_OK ? check_executors(cli, parts, e) : err;
 }
 
-enum err worker_parts_open(struct cli *cli, const char *worker_id, uint32_t slots, struct worker_parts *parts,
-                           struct error *e)
+enum err worker_parts_open(struct cli *cli, const struct worker_role *role, struct worker_parts *parts, struct error *e)
 {
-    enum err err = open_exchange(cli, parts, e);
-    return err == ERR_OK ? add_sql(cli, worker_id, slots, parts, e) : err;
+    enum err err = open_exchange(cli, role, parts, e);
+    return err == ERR_OK ? add_sql(cli, role, parts, e) : err;
 }
 
 void worker_parts_close(struct worker_parts *parts)

@@ -34,8 +34,15 @@ MUST_USE enum err worker_parts_prepare(struct cli *cli, struct worker_parts *par
 /* Takes the data folder. Before anything else in it is touched. ERR_BUSY if another worker has it. */
 MUST_USE enum err worker_parts_take_folder(struct cli *cli, struct worker_parts *parts, struct error *e);
 
-/* The parts that live in the folder, and the executor sql. `slots`: tasks that run at one time. */
-MUST_USE enum err worker_parts_open(struct cli *cli, const char *worker_id, uint32_t slots, struct worker_parts *parts,
+/* How a worker is known to the others, and what it does. */
+struct worker_role {
+    const char *worker_id;
+    uint32_t slots;                        /* tasks that run at one time */
+    struct rpc_channel_options to_workers; /* how to fetch from the others: all but the target */
+};
+
+/* The parts that live in the folder, and the executor sql. */
+MUST_USE enum err worker_parts_open(struct cli *cli, const struct worker_role *role, struct worker_parts *parts,
                                     struct error *e);
 
 void worker_parts_close(struct worker_parts *parts);

@@ -11,7 +11,6 @@
 #include "query/tail.h"
 
 #define TASK_PARTITIONS 4 /* a task that reads files may read so many times what a partition should have */
-#define PARTITION_BYTES_DEFAULT (64ULL * 1024 * 1024)
 
 /* What the plan reads. */
 struct input_total {
@@ -27,6 +26,12 @@ static bool add_scan(struct plan_node *node, void *context)
     struct input_total *total = context;
     if (node->kind == NODE_SCAN && node->as.scan->source == SCAN_PARQUET) {
         uint64_t bytes = split_total_of(total->catalog, node->as.scan).bytes;
+        total->n_scans++;
+        total->bytes += bytes;
+        total->bytes_max = bytes > total->bytes_max ? bytes : total->bytes_max;
+    }
+    if (node->kind == NODE_SCAN && node->as.scan->shared_call != NULL) {
+        uint64_t bytes = split_others_bytes(node->as.scan);
         total->n_scans++;
         total->bytes += bytes;
         total->bytes_max = bytes > total->bytes_max ? bytes : total->bytes_max;
@@ -49,7 +54,7 @@ static const struct plan_node *find_final_order(const struct plan_node *root)
 static void choose_sizes(struct cutter *c, const struct input_total *total)
 {
     const struct cut_options *options = c->options;
-    uint64_t partition_bytes = options->partition_bytes > 0 ? options->partition_bytes : PARTITION_BYTES_DEFAULT;
+    uint64_t partition_bytes = options->partition_bytes > 0 ? options->partition_bytes : PHYSICAL_PARTITION_BYTES;
     uint64_t slots = options->slots > 0 ? options->slots : 1;
     uint64_t partitions = options->partitions;
     if (partitions == 0) {
@@ -66,6 +71,13 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->split_bytes = c->split_bytes < 1 ? 1 : c->split_bytes;
     c->task_bytes_max = partition_bytes < UINT64_MAX / TASK_PARTITIONS ? TASK_PARTITIONS * partition_bytes : UINT64_MAX;
     c->broadcast_bytes = options->broadcast_bytes == UINT64_MAX ? INFINITY : (double)options->broadcast_bytes;
+}
+
+/* As the plan says it: 0 is the usual size, which readers of earlier releases know as well. */
+static uint64_t unusual_partition_bytes(const struct cut_options *options)
+{
+    uint64_t bytes = options->partition_bytes < LIMIT_QUANTITY ? options->partition_bytes : LIMIT_QUANTITY;
+    return bytes == PHYSICAL_PARTITION_BYTES ? 0 : bytes;
 }
 
 /* Whether everybody will take the plan: its readers have limits. */
@@ -102,7 +114,8 @@ static enum err cut_all(struct cutter *c, const struct plan *plan, struct physic
         c->n_stages++;
     }
     if (err == ERR_OK) {
-        struct physical_plan whole = {.n_stages = c->n_stages, .stages = c->stages};
+        struct physical_plan whole = {
+            .n_stages = c->n_stages, .stages = c->stages, .partition_bytes = unusual_partition_bytes(c->options)};
         struct physical_plan *plan_made = physical__without_unread(&whole, c->arena);
         err = check_limits(plan_made, c->e);
         plan_made->tail_bytes = tail_find(plan_made, c->arena).n > 0 ? c->options->tail_bytes : 0;
@@ -133,7 +146,7 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
         return "it reads no files";
     }
     if (total->n_scans == 0 && !options->is_forced) {
-        return "it reads no Parquet files, and others are not split";
+        return "it reads one file that is not Parquet, which is not split";
     }
     if (!options->is_forced && total->bytes < options->single_task_bytes) {
         return arena_format(arena, "its input is small: %" PRIu64 " bytes", total->bytes);

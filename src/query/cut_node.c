@@ -68,13 +68,26 @@ static struct split_scan_entry *share_out(struct cutter *c, struct plan_node *no
     return entry;
 }
 
-/*
- * Files of CSV and JSON are read by one task: what their columns are is a guess from what is in them, and another one for
- * each file. That file is only a name here.
- */
+/* So many tasks that all slots have the same to do, and none has too much. */
+static uint64_t tasks_for_others(const struct cutter *c, const struct scan *scan)
+{
+    uint64_t slots = c->options->slots > c->options->partitions ? c->options->slots : c->options->partitions;
+    slots = slots > 0 ? slots : 1;
+    uint64_t rounds = split_others_bytes(scan) / slots / c->task_bytes_max + 1;
+    return slots * rounds;
+}
+
+/* Several files of CSV or JSON are shared out by file, if they can be; else one task reads them all. */
 static void cut_stand_in(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
+    const struct scan *scan = node->as.scan;
     struct split_scan_entry *entry = share_out(c, node, INFINITY, out);
+    if (scan->shared_call != NULL) {
+        split_others(scan, tasks_for_others(c, scan), c->arena, &entry->splits);
+        entry->n_splits = scan->n_shared_files;
+        return;
+    }
+    /* The file is only a name here. */
     entry->splits = arena_zalloc(c->arena, sizeof *entry->splits);
     entry->splits[0].file = strlen(node->as.scan->from) <= LIMIT_SOURCE_BYTES ? node->as.scan->from : "files";
     entry->n_splits = 1;

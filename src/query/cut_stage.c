@@ -49,7 +49,12 @@ static void add_scan(struct stage_parts *parts, const struct split_scan_entry *e
     struct arena *arena = parts->c->arena;
     uint32_t number = parts->n_scans++;
     const char *which = number > 0 ? arena_format(arena, ":%" PRIu32, number) : "";
-    if (entry->scan->source == SCAN_STAND_IN) {
+    if (entry->scan->shared_call != NULL) {
+        struct buf from = {0};
+        split_others_write(&from, entry->scan, entry->splits, which);
+        entry->scan->split.from = arena_strdup(arena, from.data);
+        buf_deinit(&from);
+    } else if (entry->scan->source == SCAN_STAND_IN) {
         entry->scan->split.from =
             arena_format(arena, "(SELECT * FROM %s WHERE {{rows%s:0}})", entry->scan->from, which);
     } else {
@@ -158,6 +163,38 @@ static void note_choice(const struct fragment *f, struct physical_stage *stage)
     };
 }
 
+/* Whether there is a UNION in it. */
+static bool has_union(const struct type *type)
+{
+    bool is_nested = type->id == TYPE_STRUCT || type->id == TYPE_UNION;
+    bool has_one = type->id == TYPE_UNION || (type->child != NULL && has_union(type->child));
+    for (uint32_t i = 0; i < type->n_fields && is_nested && !has_one; i++) {
+        has_one = has_union(type->fields[i].type);
+    }
+    return has_one;
+}
+
+/* Arrow has no NULL for a UNION, only for what is in it, so one that is NULL would come out as one with a NULL in it. */
+static enum err check_columns(struct cutter *c, const struct plan_node *node)
+{
+    for (uint32_t i = 0; i < node->n_columns; i++) {
+        if (has_union(node->columns[i])) {
+            return error_set(c->e, ERR_PRECONDITION, "a column of type UNION cannot go from stage to stage");
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err write_sql(struct cutter *c, const struct fragment *f, const struct close_request *request,
+                          struct buf *sql)
+{
+    if (request->result != NULL) {
+        return unparse_result(sql, f->node, request->result->columns, request->result->n_columns, c->e);
+    }
+    enum err err = check_columns(c, f->node);
+    return err == ERR_OK ? unparse_node(sql, f->node, c->e) : err;
+}
+
 enum err cut__close(struct cutter *c, const struct fragment *f, const struct close_request *request,
                     uint32_t *out_stage)
 {
@@ -173,15 +210,13 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
     settle_parts(&parts);
     stage.output = (struct physical_output){.exchange = request->exchange, .bounds = request->bounds};
     stage.output.partitions = exchange_is_partitioned(request->exchange) ? c->partitions : 0;
-    enum err err = request->result != NULL
-                       ? unparse_result(&sql, f->node, request->result->columns, request->result->n_columns, c->e)
-                       : unparse_node(&sql, f->node, c->e);
+    enum err err = write_sql(c, f, request, &sql);
     if (err == ERR_OK) {
         err = write_keys(c, request, &stage.output);
     }
     if (err == ERR_OK) {
         stage.sql = arena_strdup(c->arena, sql.data);
-        bool names_file = strstr(stage.sql, "{{file_index") != NULL; /* then a task has one */
+        bool names_file = strstr(stage.sql, "CAST({{file_index") != NULL; /* of a Parquet file: then a task has one */
         for (uint32_t i = 0; i < stage.n_splits && names_file; i++) {
             stage.splits[i].is_continued = false;
         }

@@ -385,6 +385,9 @@ void physical_write(struct buf *out, const struct physical_plan *plan)
     if (plan->tail_bytes > 0) {
         buf_format(out, ",\"tail_bytes\":%" PRIu64, plan->tail_bytes);
     }
+    if (plan->partition_bytes > 0) {
+        buf_format(out, ",\"partition_bytes\":%" PRIu64, plan->partition_bytes);
+    }
     if (plan->first_job_stage > 0) {
         buf_format(out, ",\"first_job_stage\":%" PRIu32, plan->first_job_stage);
     }

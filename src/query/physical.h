@@ -23,6 +23,9 @@
  *
  * An input {"stage": 0, "read": "all"} is read as a whole whatever the exchange.
  *
+ * Beside its stages a plan may have "partition_bytes", what one task should read: when sizes are known, partitions that
+ * have less become one task's (refine.h); and "tail_bytes" (tail.h).
+ *
  * Placeholders in a stage's SQL, outside of quotes and comments: {{task}} the number of the task; {{split}} the split's
  * file in quotes; {{rows:x}} whether row number x of the file belongs to the split; {{file_index}} the file's number in
  * the whole scan. With several scans in one stage they are {{split:1}}, {{rows:1:x}}, {{file_index:1}}, and a split says
@@ -140,6 +143,9 @@ struct physical_estimate {
     double bytes;
 };
 
+/* What one task should read, unless the plan says otherwise. */
+#define PHYSICAL_PARTITION_BYTES UINT64_C(67108864)
+
 /* The plan's stage is not in the job yet. */
 #define PHYSICAL_NOT_ADDED UINT32_MAX
 
@@ -172,6 +178,7 @@ struct physical_plan {
     const char *engine;            /* "engine": NULL, or what the workers must have that run it (duck_engine) */
     uint64_t tail_bytes;      /* "tail_bytes": 0, or the last stages wait for the size of what they read (tail.h) */
     uint32_t first_job_stage; /* "first_job_stage": the id that the job gives to the first stage it adds */
+    uint64_t partition_bytes; /* "partition_bytes": what a task should read when sizes are known; 0: the usual */
 };
 
 /* The name of an exchange, such as "hash". */

@@ -531,9 +531,18 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
     read_output(r, stage, json_get(node, "output"));
 }
 
+/* A size that the plan may have; `value` stays as it is if the member is absent. */
+static void read_bytes(struct plan_reader *r, const struct json *root, const char *key, uint64_t *value)
+{
+    if (json_has(root, key) && (!json_uint(json_get(root, key), value) || *value > LIMIT_QUANTITY)) {
+        physical__complain(r, NULL, "\"%s\" must be a whole number", key);
+    }
+}
+
 static void read_plan(struct plan_reader *r, const struct json *root)
 {
-    static const char *const known[] = {"stages", "single", "engine", "first_job_stage", "tail_bytes"};
+    static const char *const known[] = {"stages",          "single",     "engine",
+                                        "first_job_stage", "tail_bytes", "partition_bytes"};
     const struct json *stages = json_get(root, "stages");
     size_t n = json_count(stages);
     if (json_kind_of(stages) != JSON_ARRAY || n == 0 || n > LIMIT_PLAN_STAGES) {
@@ -544,10 +553,8 @@ static void read_plan(struct plan_reader *r, const struct json *root)
     if (json_has(root, "single")) {
         r->plan->single_reason = read_text(r, NULL, json_get(root, "single"), "\"single\"", LIMIT_PLAN_WORDS_BYTES);
     }
-    if (json_has(root, "tail_bytes") &&
-        (!json_uint(json_get(root, "tail_bytes"), &r->plan->tail_bytes) || r->plan->tail_bytes > LIMIT_QUANTITY)) {
-        physical__complain(r, NULL, "\"tail_bytes\" must be a whole number");
-    }
+    read_bytes(r, root, "tail_bytes", &r->plan->tail_bytes);
+    read_bytes(r, root, "partition_bytes", &r->plan->partition_bytes);
     if (json_has(root, "engine")) {
         r->plan->engine = read_text(r, NULL, json_get(root, "engine"), "\"engine\"", LIMIT_NAME_BYTES);
     }

@@ -450,6 +450,12 @@ struct scan_split {
     const char *file_index; /* instead of the virtual column file_index */
 };
 
+/* A file of CSV or JSON. */
+struct scan_file {
+    const char *path;
+    uint64_t bytes;
+};
+
 struct scan {
     enum scan_source source;
     uint32_t table_index; /* unique among the scans of a plan */
@@ -472,7 +478,10 @@ struct scan {
     const char *filename_column; /* as an ordinary column with that name; NULL if not asked for */
     const char *from;            /* SCAN_STAND_IN, SCAN_FUNCTION */
     bool has_ordinality;         /* SCAN_FUNCTION: WITH ORDINALITY */
-    struct scan_split split;     /* set by the cutter */
+    const char *shared_call;     /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
+    uint32_t n_shared_files;
+    const struct scan_file *shared_files;
+    struct scan_split split; /* set by the cutter */
 };
 
 /* A table function that is called for each row of its child: FROM child, LATERAL function(arguments). */

@@ -288,6 +288,7 @@ enum err split_catalog_load(struct planner *planner, struct plan_node *root, str
         }
     }
     if (err == ERR_OK) {
+        split_others_load(planner, root, arena);
         *out_catalog = l.catalog;
     }
     mem_free(l.found);

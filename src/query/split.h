@@ -2,8 +2,8 @@
  * split.h - what files hold, and how a scan is shared out among tasks.
  *
  * The metadata of all Parquet files of a plan is read once (split_catalog_load); after that, cutting needs no files.
- * A split is a file, or rows of one: whole row groups, so that no row group is read by two tasks. Files of CSV and JSON
- * are never split.
+ * A split is a file, or rows of one: whole row groups, so that no row group is read by two tasks. A file of CSV or JSON
+ * is never split; of several, each has one task.
  *
  * Ownership: all lies in the arena given. Threads: a catalog that is loaded may be read by several.
  */
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "query/physical.h"
@@ -47,7 +48,10 @@ struct split_cache;
 struct split_cache *split_cache_new(void);
 void split_cache_free(struct split_cache *cache); /* NULL ok */
 
-/* Reads the metadata of all Parquet files that the plan scans, unless the planner's cache has it. */
+/*
+ * Reads the metadata of all Parquet files that the plan scans, unless the planner's cache has it, and looks at the sizes
+ * of others (split_others_load).
+ */
 MUST_USE enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
                                      struct split_catalog **out_catalog, struct error *e);
 
@@ -75,5 +79,21 @@ struct split_sizes {
  */
 void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n);
+
+/*
+ * Looks which scans of CSV and JSON are of several files that can be shared out (split_other.c): these get their files
+ * and `shared_call`.
+ */
+void split_others_load(struct planner *planner, struct plan_node *root, struct arena *arena);
+
+/* What the files of such a scan have together. */
+uint64_t split_others_bytes(const struct scan *scan);
+
+/* The splits of such a scan: one for each file, chained to at most `n_tasks` tasks, which is at least 1. */
+void split_others(const struct scan *scan, uint64_t n_tasks, struct arena *arena, struct physical_split **out_splits);
+
+/* Appends the FROM item of a task of such a scan. `which` is ":1" for scan number 1 of the stage, "" for number 0. */
+void split_others_write(struct buf *sql, const struct scan *scan, const struct physical_split *splits,
+                        const char *which);
 
 #endif

@@ -3,6 +3,9 @@
  *
  * A call waits in a completion queue of its own ("pluck"): its thread does the reading from the socket itself and no
  * other thread has to be woken. Queues are kept and used again, because making one costs more than a call.
+ *
+ * gRPC's channel keeps the certificates that it was made with. So a new identity means a new one ("line") for the calls that
+ * begin from then on; the one before lives until its last call has ended.
  */
 #include <string.h>
 
@@ -28,14 +31,54 @@ static enum err make_bearer(const char *token, grpc_slice *out, struct error *e)
     return ERR_OK;
 }
 
-static enum err make_credentials(const struct rpc_channel_options *options, grpc_channel_credentials **out,
-                                 struct error *e)
+/* ---- lines ---- */
+
+/* It does not connect yet. */
+static struct rpc__line *line_new(const struct rpc_channel *channel)
 {
-    if (options->tls) {
-        return rpc__tls_client(options, out, e);
+    struct rpc__line *line = mem_calloc(1, sizeof(*line));
+    struct rpc__args args;
+    rpc__args_client(&args, channel->message_bytes_max);
+    line->n_users = 1;
+    if (channel->identity != NULL) {
+        line->grpc = rpc__identity_connect(channel->identity, channel->target, &args, &line->version);
+    } else {
+        grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+        line->grpc = grpc_channel_create(channel->target, credentials,
+                                         &(grpc_channel_args){.num_args = args.n, .args = args.items});
+        grpc_channel_credentials_release(credentials);
     }
-    *out = grpc_insecure_credentials_create();
-    return ERR_OK;
+    return line;
+}
+
+/* One user less, with the channel's lock. Returns the line if that was the last: free it without the lock. */
+static struct rpc__line *line_leave(struct rpc__line *line)
+{
+    ASSERT(line->n_users > 0);
+    line->n_users--;
+    return line->n_users == 0 ? line : NULL;
+}
+
+static void line_free(struct rpc__line *line)
+{
+    if (line != NULL) {
+        grpc_channel_destroy(line->grpc);
+        mem_free(line);
+    }
+}
+
+/* ---- channels ---- */
+
+static enum err take_identity(struct rpc_channel *channel, const struct rpc_channel_options *options, struct error *e)
+{
+    struct rpc_identity_pems pems = {
+        .ca = options->tls_ca_pem, .cert = options->tls_cert_pem, .key = options->tls_key_pem};
+    if (!options->tls) {
+        return ERR_OK;
+    }
+    channel->identity = options->identity;
+    channel->owns_identity = options->identity == NULL;
+    return channel->owns_identity ? rpc_identity_open(&pems, &channel->identity, e) : ERR_OK;
 }
 
 enum err rpc_channel_open(const struct rpc_channel_options *options, struct rpc_channel **out, struct error *e)
@@ -49,40 +92,31 @@ enum err rpc_channel_open(const struct rpc_channel_options *options, struct rpc_
         return err;
     }
     rpc__runtime_acquire();
-    struct buf target = {0};
-    grpc_slice bearer = grpc_empty_slice();
-    grpc_channel_credentials *credentials = NULL;
-    if (options->token != NULL) {
-        err = make_bearer(options->token, &bearer, e);
+    struct rpc_channel *channel = mem_calloc(1, sizeof(*channel));
+    channel->bearer = grpc_empty_slice();
+    channel->has_token = options->token != NULL;
+    channel->message_bytes_max = options->message_bytes_max;
+    if (channel->has_token) {
+        err = make_bearer(options->token, &channel->bearer, e);
     }
     if (err == ERR_OK) {
-        err = make_credentials(options, &credentials, e);
+        err = take_identity(channel, options, e);
     }
     if (err != ERR_OK) {
-        goto out;
+        grpc_slice_unref(channel->bearer);
+        mem_free(channel);
+        rpc__runtime_release();
+        return err;
     }
+    struct buf target = {0};
     buf_format(&target, "dns:///%s", options->target); /* else a host called "unix" would be a file */
-    struct rpc__args args;
-    rpc__args_client(&args, options->message_bytes_max);
-    struct rpc_channel *channel = mem_calloc(1, sizeof(*channel));
-    channel->grpc =
-        grpc_channel_create(target.data, credentials, &(grpc_channel_args){.num_args = args.n, .args = args.items});
-    channel->has_token = options->token != NULL;
-    channel->bearer = grpc_slice_ref(bearer);
+    channel->target = mem_strdup(target.data);
+    buf_deinit(&target);
+    channel->line = line_new(channel);
     pthread_mutex_init(&channel->lock, NULL);
     rpc__ticker_acquire();
     *out = channel;
-
-out:
-    grpc_slice_unref(bearer);
-    if (credentials != NULL) {
-        grpc_channel_credentials_release(credentials);
-    }
-    buf_deinit(&target);
-    if (err != ERR_OK) {
-        rpc__runtime_release();
-    }
-    return err;
+    return ERR_OK;
 }
 
 static void slot_free(struct rpc__slot *slot)
@@ -108,23 +142,36 @@ void rpc_channel_close(struct rpc_channel *channel)
         channel->spare = slot->next;
         slot_free(slot);
     }
-    grpc_channel_destroy(channel->grpc);
+    line_free(channel->line);
+    if (channel->owns_identity) {
+        rpc_identity_close(channel->identity);
+    }
     grpc_slice_unref(channel->bearer);
     pthread_mutex_destroy(&channel->lock);
+    mem_free(channel->target);
     mem_free(channel);
     rpc__ticker_release();
     rpc__runtime_release();
 }
 
-static struct rpc__slot *slot_borrow(struct rpc_channel *channel)
+/* What a call needs: a slot, and the line with the present identity, which is made if there is none yet. */
+static struct rpc__slot *slot_borrow(struct rpc_channel *channel, struct rpc__line **out_line)
 {
+    struct rpc__line *left = NULL;
     pthread_mutex_lock(&channel->lock);
+    if (channel->identity != NULL && channel->line->version != rpc__identity_version(channel->identity)) {
+        left = line_leave(channel->line);
+        channel->line = line_new(channel);
+    }
+    channel->line->n_users++;
+    *out_line = channel->line;
     channel->n_used++;
     struct rpc__slot *slot = channel->spare;
     if (slot != NULL) {
         channel->spare = slot->next;
     }
     pthread_mutex_unlock(&channel->lock);
+    line_free(left);
     if (slot == NULL) {
         slot = mem_calloc(1, sizeof(*slot));
         slot->cq = grpc_completion_queue_create_for_pluck(NULL);
@@ -134,15 +181,17 @@ static struct rpc__slot *slot_borrow(struct rpc_channel *channel)
     return slot;
 }
 
-static void slot_return(struct rpc_channel *channel, struct rpc__slot *slot)
+static void slot_return(struct rpc_channel *channel, struct rpc__slot *slot, struct rpc__line *line)
 {
     slot->initial.count = 0;
     slot->trailing.count = 0;
     pthread_mutex_lock(&channel->lock);
+    struct rpc__line *left = line_leave(line);
     slot->next = channel->spare;
     channel->spare = slot;
     channel->n_used--;
     pthread_mutex_unlock(&channel->lock);
+    line_free(left);
 }
 
 static gpr_timespec deadline_of(const struct rpc_request *request)
@@ -157,9 +206,9 @@ enum err rpc__outgoing_open(struct rpc__outgoing *o, struct rpc_channel *channel
                             struct error *e)
 {
     *o = (struct rpc__outgoing){.channel = channel, .cancel = request->cancel, .details = grpc_empty_slice()};
-    o->slot = slot_borrow(channel);
+    o->slot = slot_borrow(channel, &o->line);
     grpc_slice path = grpc_slice_from_copied_string(request->path);
-    o->call = grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, o->slot->cq, path, NULL,
+    o->call = grpc_channel_create_call(o->line->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, o->slot->cq, path, NULL,
                                        deadline_of(request), NULL);
     grpc_slice_unref(path);
     o->cancelable.call = o->call;
@@ -181,7 +230,7 @@ void rpc__outgoing_close(struct rpc__outgoing *o)
     }
     grpc_slice_unref(o->details);
     grpc_call_unref(o->call);
-    slot_return(o->channel, o->slot);
+    slot_return(o->channel, o->slot, o->line);
 }
 
 void rpc__outgoing_begin(struct rpc__outgoing *o, const struct rpc_request *request, grpc_op ops[4])

@@ -146,6 +146,29 @@ void rpc_call_end(struct rpc_call *call);
 /* ERR_INVALID for a text that is not HOST:PORT. */
 MUST_USE enum err rpc_address_check(const char *text, struct error *e);
 
+/*
+ * What a process presents to those that it calls, and whom it believes, for all its channels together, so that it can be
+ * replaced while they are in use. Texts are in PEM form.
+ */
+struct rpc_identity;
+
+struct rpc_identity_pems {
+    const char *ca;   /* whom it believes; NULL: whom the system does */
+    const char *cert; /* what it presents; NULL, like the key: nothing */
+    const char *key;
+};
+
+/* ERR_INVALID if they cannot be used. The texts are copied. */
+MUST_USE enum err rpc_identity_open(const struct rpc_identity_pems *pems, struct rpc_identity **out, struct error *e);
+void rpc_identity_close(struct rpc_identity *identity); /* NULL ok; after all channels that use it */
+
+/*
+ * Calls that begin from now on go over new connections with this; those under way end where they are. ERR_INVALID if it
+ * cannot be used: all stays as it was. Nothing happens if nothing is new. Any thread.
+ */
+MUST_USE enum err rpc_identity_replace(struct rpc_identity *identity, const struct rpc_identity_pems *pems,
+                                       struct error *e);
+
 struct rpc_channel;
 
 struct rpc_channel_options {
@@ -153,7 +176,8 @@ struct rpc_channel_options {
     const char *token;        /* NULL: none */
     size_t message_bytes_max; /* of one answer; 0: 64 MiB */
     bool tls;
-    const char *tls_ca_pem; /* NULL: the system's */
+    struct rpc_identity *identity; /* of TLS, and outlives the channel; NULL: one of its own, with these: */
+    const char *tls_ca_pem;        /* NULL: the system's */
     const char *tls_cert_pem;
     const char *tls_key_pem;
 };

@@ -96,9 +96,20 @@ grpc_server_credentials *rpc__tls_port(struct rpc__tls *tls);
 MUST_USE enum err rpc__tls_replace(struct rpc__tls *tls, const char *cert, const char *key, const char *client_ca,
                                    struct error *e);
 
-/* The client's side. The caller releases `out`. */
-MUST_USE enum err rpc__tls_client(const struct rpc_channel_options *options, grpc_channel_credentials **out,
-                                  struct error *e);
+/* Whether a text holds certificates, all of them whole. ERR_INVALID names it as `what`. */
+MUST_USE enum err rpc__tls_check_certificates(const char *pem, const char *what, struct error *e);
+
+/* Whether gRPC can use them to listen. `client_ca` may be NULL. Inside a runtime. */
+MUST_USE enum err rpc__tls_check_pair(const char *cert, const char *key, const char *client_ca, struct error *e);
+
+/* ---- identity.c ---- */
+
+/* Which of the identities that it has been it is now. It only grows. */
+uint64_t rpc__identity_version(const struct rpc_identity *identity);
+
+/* A channel with the present identity, whose version is written to `out_version`. */
+grpc_channel *rpc__identity_connect(struct rpc_identity *identity, const char *target, const struct rpc__args *args,
+                                    uint64_t *out_version);
 
 /* ---- server.c, call.c ---- */
 
@@ -165,11 +176,22 @@ struct rpc__slot {
     grpc_metadata_array trailing;
 };
 
-struct rpc_channel {
+/* gRPC's channel, made with one version of the identity; it lives until its last call has ended. */
+struct rpc__line {
     grpc_channel *grpc;
+    uint64_t version;
+    uint32_t n_users; /* under the channel's lock: calls, and the channel itself while new calls take this line */
+};
+
+struct rpc_channel {
+    char *target;
+    size_t message_bytes_max;
+    struct rpc_identity *identity; /* NULL: no TLS */
+    bool owns_identity;
     bool has_token;
     grpc_slice bearer;
     pthread_mutex_t lock;
+    struct rpc__line *line;  /* under the lock: for calls that begin */
     struct rpc__slot *spare; /* under the lock */
     uint32_t n_used;         /* under the lock */
 };
@@ -183,6 +205,7 @@ struct rpc__cancelable {
 /* What unary calls and streams have in common. */
 struct rpc__outgoing {
     struct rpc_channel *channel;
+    struct rpc__line *line;
     struct rpc__slot *slot;
     grpc_call *call;
     struct rpc_cancel *cancel;

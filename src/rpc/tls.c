@@ -1,5 +1,5 @@
 /*
- * tls.c - certificates.
+ * tls.c - certificates: whether they can be used, and those of a server.
  *
  * A server's certificates are fetched by gRPC at each handshake, through a callback, so that they can be replaced while
  * the server runs. Each port asks on its own, and must be told once about each change; hence a view per port.
@@ -73,22 +73,74 @@ static bool port_opens(const char *cert, const char *key, const char *client_ca)
     return opens;
 }
 
-static enum err check_certificate(const char *pem, const char *what, struct error *e)
+/* The value of a digit of base64, -1 for any other character. */
+static int digit_of(char c)
 {
-    if (strstr(pem, "-----BEGIN CERTIFICATE-----") == NULL) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *found = c == '\0' ? NULL : strchr(digits, c);
+    return found == NULL ? -1 : (int)(found - digits);
+}
+
+/* Whether the lines of a block are one sequence of DER, as long as it says itself: not so if a part is missing. */
+static bool block_is_whole(const char *at, const char *end)
+{
+    uint8_t head[5] = {0};
+    size_t n = 0;
+    uint32_t bits = 0;
+    unsigned n_bits = 0;
+    for (; at < end && *at != '='; at++) {
+        int digit = digit_of(*at);
+        if (digit < 0 && strchr(" \t\r\n", *at) == NULL) {
+            return false;
+        }
+        if (digit < 0) {
+            continue;
+        }
+        bits = bits << 6 | (uint32_t)digit;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            head[n < sizeof head ? n : sizeof head - 1] = (uint8_t)(bits >> n_bits);
+            n++;
+        }
+    }
+    size_t n_length = head[1] > 0x80 ? head[1] - 0x80u : 0; /* bytes of a length that does not fit into one */
+    size_t length = n_length == 0 ? head[1] : 0;
+    for (size_t i = 0; i < n_length && n_length <= 2; i++) {
+        length = length << 8 | head[2 + i];
+    }
+    return n > 4 && head[0] == 0x30 && n == 2 + n_length + length;
+}
+
+enum err rpc__tls_check_certificates(const char *pem, const char *what, struct error *e)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----";
+    static const char end[] = "-----END CERTIFICATE-----";
+    const char *at = strstr(pem, begin);
+    if (at == NULL) {
         return error_set(e, ERR_INVALID, "the %s holds no certificate in PEM form", what);
+    }
+    for (int i = 1; at != NULL; i++) {
+        const char *block = at + sizeof begin - 1;
+        const char *block_end = strstr(block, end);
+        if (block_end == NULL || !block_is_whole(block, block_end)) {
+            error_set(e, ERR_INVALID, "the %s is broken: certificate %d in it is not whole", what, i);
+            error_hint(e, "replace the file in one step: write another one, then rename it");
+            return ERR_INVALID;
+        }
+        at = strstr(block_end, begin);
     }
     return ERR_OK;
 }
 
-static enum err check_pair(const char *cert, const char *key, const char *client_ca, struct error *e)
+enum err rpc__tls_check_pair(const char *cert, const char *key, const char *client_ca, struct error *e)
 {
     if (cert == NULL || key == NULL) {
         return error_set(e, ERR_INVALID, "TLS needs both a certificate and its key");
     }
-    enum err err = check_certificate(cert, "TLS certificate", e);
+    enum err err = rpc__tls_check_certificates(cert, "TLS certificate", e);
     if (err == ERR_OK && client_ca != NULL) {
-        err = check_certificate(client_ca, "TLS client CA", e);
+        err = rpc__tls_check_certificates(client_ca, "TLS client CA", e);
     }
     if (err == ERR_OK && !port_opens(cert, key, client_ca)) {
         err = error_set(e, ERR_INVALID, "the TLS certificate and key cannot be used");
@@ -99,7 +151,7 @@ static enum err check_pair(const char *cert, const char *key, const char *client
 
 enum err rpc__tls_open(const char *cert, const char *key, const char *client_ca, struct rpc__tls **out, struct error *e)
 {
-    enum err err = check_pair(cert, key, client_ca, e);
+    enum err err = rpc__tls_check_pair(cert, key, client_ca, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -162,7 +214,7 @@ enum err rpc__tls_replace(struct rpc__tls *tls, const char *cert, const char *ke
     if ((client_ca != NULL) != tls->wants_client_cert) {
         return error_set(e, ERR_INVALID, "whether clients need a certificate cannot change while the server runs");
     }
-    enum err err = check_pair(cert, key, client_ca, e);
+    enum err err = rpc__tls_check_pair(cert, key, client_ca, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -174,23 +226,5 @@ enum err rpc__tls_replace(struct rpc__tls *tls, const char *cert, const char *ke
     tls->version++;
     pthread_mutex_unlock(&tls->lock);
     pems_deinit(&old);
-    return ERR_OK;
-}
-
-enum err rpc__tls_client(const struct rpc_channel_options *options, grpc_channel_credentials **out, struct error *e)
-{
-    enum err err = ERR_OK;
-    if (options->tls_ca_pem != NULL) {
-        err = check_certificate(options->tls_ca_pem, "TLS CA", e);
-    }
-    bool has_pair = options->tls_cert_pem != NULL || options->tls_key_pem != NULL;
-    if (err == ERR_OK && has_pair) {
-        err = check_pair(options->tls_cert_pem, options->tls_key_pem, NULL, e);
-    }
-    if (err != ERR_OK) {
-        return err;
-    }
-    grpc_ssl_pem_key_cert_pair pair = {.private_key = options->tls_key_pem, .cert_chain = options->tls_cert_pem};
-    *out = grpc_ssl_credentials_create_ex(options->tls_ca_pem, has_pair ? &pair : NULL, NULL, NULL);
     return ERR_OK;
 }

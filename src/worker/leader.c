@@ -43,11 +43,8 @@ void worker__leader_init(struct leader *leader, const struct worker_options *opt
     for (uint32_t i = 0; i < options->n_join; i++) {
         snprintf(leader->addresses[i], sizeof leader->addresses[i], "%s", options->join[i]);
     }
-    leader->channel = (struct rpc_channel_options){.token = mem_strdup(options->token),
-                                                   .tls = options->tls,
-                                                   .tls_ca_pem = mem_strdup(options->tls_ca_pem),
-                                                   .tls_cert_pem = mem_strdup(options->tls_cert_pem),
-                                                   .tls_key_pem = mem_strdup(options->tls_key_pem)};
+    leader->channel = (struct rpc_channel_options){
+        .token = mem_strdup(options->token), .tls = options->identity != NULL, .identity = options->identity};
     leader->next = leader->n_addresses > 1 ? 1 : 0;
     set_target(leader, leader->addresses[0]);
 }
@@ -59,9 +56,6 @@ void worker__leader_deinit(struct leader *leader)
         rpc_channel_close(leader->lanes[i].channel);
     }
     mem_free((void *)leader->channel.token);
-    mem_free((void *)leader->channel.tls_ca_pem);
-    mem_free((void *)leader->channel.tls_cert_pem);
-    mem_free((void *)leader->channel.tls_key_pem);
     mem_free(leader->addresses);
     pthread_cond_destroy(&leader->changed);
     pthread_mutex_destroy(&leader->mutex);

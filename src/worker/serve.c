@@ -82,6 +82,12 @@ enum err worker__serve_open(struct worker *worker, const struct worker_options *
     return err;
 }
 
+enum err worker_reload_tls(struct worker *worker, const char *cert_pem, const char *key_pem, const char *client_ca_pem,
+                           struct error *e)
+{
+    return worker->server == NULL ? ERR_OK : rpc_server_reload_tls(worker->server, cert_pem, key_pem, client_ca_pem, e);
+}
+
 void worker__serve_close(struct worker *worker)
 {
     if (worker->server != NULL) {

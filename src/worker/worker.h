@@ -26,6 +26,7 @@
 #include "exchange/store.h"
 #include "exec/executor.h"
 
+struct rpc_identity;
 struct worker;
 
 struct worker_options {
@@ -41,11 +42,8 @@ struct worker_options {
     uint32_t n_ops;
     const char *token; /* NULL: none. Sent to coordinators and other workers, and asked of those who fetch here */
     const char *version;
-    bool tls; /* to the coordinators */
-    const char *tls_ca_pem;
-    const char *tls_cert_pem;
-    const char *tls_key_pem;
-    const char *listen_cert_pem; /* of `listen`; NULL: no TLS */
+    struct rpc_identity *identity; /* of TLS to the coordinators, and outlives the worker; NULL: no TLS */
+    const char *listen_cert_pem;   /* of `listen`; NULL: no TLS */
     const char *listen_key_pem;
     const char *listen_client_ca_pem;
     struct exchange_store *store; /* what executors keep for others. NULL: nothing; else outlives the worker */
@@ -100,6 +98,13 @@ struct worker_stats {
     char leader[256];   /* where it looks for the leader now; it is there if `is_accepted` */
 };
 void worker_stats(struct worker *worker, struct worker_stats *out);
+
+/*
+ * Replaces the certificates of a worker that listens with TLS, for connections made from now on. ERR_INVALID if they cannot
+ * be used: the old ones stay.
+ */
+MUST_USE enum err worker_reload_tls(struct worker *worker, const char *cert_pem, const char *key_pem,
+                                    const char *client_ca_pem, struct error *e);
 
 /* Where others find it, with the real port; "" if nowhere. Lives as long as the worker. */
 const char *worker_address(const struct worker *worker);

@@ -57,3 +57,11 @@ COPY (SELECT 'y' || i AS b, i * 1.5 AS c, i::INTEGER AS a FROM range(50) r(i)) T
 COPY (SELECT id, k, txt, price, day FROM facts WHERE id < 3000 ORDER BY id) TO (getvariable('folder') || '/facts.csv') (HEADER, DELIMITER '|');
 COPY (SELECT id, k, txt, list, obj FROM facts WHERE id < 2000 ORDER BY id) TO (getvariable('folder') || '/facts.json');
 COPY (SELECT i, 'é' || i AS s FROM range(1000) r(i)) TO (getvariable('folder') || '/plain.csv') (HEADER);
+-- Of the first file alone, one would say that code is a number. The uneven ones have quotes in the last of them only.
+COPY (SELECT i AS id, i % 17 AS k, i AS code, if(i % 10 = 0, '"', 'n') || i AS name FROM range(700) r(i)) TO (getvariable('folder') || '/shared-0.csv') (HEADER);
+COPY (SELECT i AS id, i % 17 AS k, i + 0.5 AS code, if(i % 10 = 0, '"', NULL) || i AS name FROM range(700, 800) r(i)) TO (getvariable('folder') || '/shared-1.csv') (HEADER);
+COPY (SELECT i AS id, i % 17 AS k, '0' || i AS code, '"' || i AS name FROM range(800, 2000) r(i)) TO (getvariable('folder') || '/shared-2.csv') (HEADER);
+COPY (SELECT i AS id, 'n' || i AS name FROM range(700) r(i)) TO (getvariable('folder') || '/uneven-0.csv') (HEADER);
+COPY (SELECT i AS id, '"' || i AS name FROM range(700, 800) r(i)) TO (getvariable('folder') || '/uneven-1.csv') (HEADER);
+COPY (SELECT id, k, txt, list FROM facts WHERE id < 500 ORDER BY id) TO (getvariable('folder') || '/shared-0.json');
+COPY (SELECT id, k, txt, 'more' AS extra FROM facts WHERE id BETWEEN 500 AND 900 ORDER BY id) TO (getvariable('folder') || '/shared-1.json');

@@ -1,9 +1,20 @@
 // SQL from the command line and in trees: formats, parameters, explain, named tables, COPY and CREATE TABLE.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, command, pause, quick, rounds, scenario, scenarioWithEachStore, sleep, until } from './harness.js';
+import {
+  assert,
+  command,
+  pause,
+  quick,
+  root,
+  rounds,
+  scenario,
+  scenarioWithEachStore,
+  sleep,
+  until,
+} from './harness.js';
 import { Sql } from './sql-cluster.js';
-import { dataOf, queriesOf, quote, reference } from './sql-reference.js';
+import { dataOf, queriesOf, quote, Reference, reference } from './sql-reference.js';
 import { assertSameTable, tableFromArrow } from './sql-table.js';
 
 const tpch = () => dataOf('tpch', { scale: 0.02, row_group: 4096 });
@@ -222,6 +233,22 @@ scenario('a coordinator that is killed finds the query of a tree again', async (
   assert.equal(jobs.length, 2, 'one tree, one query');
 });
 
+// The same files as those that the planner's own tests are compared with (tests/integration/query). One worker plans, for
+// what DuckDB thinks of a file also depends on whether it has seen it before.
+scenario('capstan sql --explain shows the plans of TPC-H as in the golden files', async (world) => {
+  const tables = await (await Reference.open()).generate('tpch', world.folder('tpch'), { scale: 0.01, row_group: 4096 });
+  const cluster = await world.cluster();
+  await cluster.startWorker({ id: 'w1', slots: 4 });
+  await new Sql(cluster).tables(tables);
+  const settings = ['forced=true', 'partitions=4', 'broadcast_bytes=65536'].flatMap((setting) => ['--set', setting]);
+  const queries = queriesOf('tpch');
+  assert.equal(queries.length, 22);
+  for (const { name, sql } of queries) {
+    const golden = fs.readFileSync(path.join(root, `tests/data/explain/${name}.txt`), 'utf8');
+    assert.equal(await ok(cluster, ['sql', sql, '--explain', ...settings]), golden, name);
+  }
+});
+
 // ---- writing ----
 
 scenario('COPY TO writes all or nothing', async (world) => {
@@ -281,6 +308,78 @@ scenario('COPY TO is whole while workers are killed', { ms: 180000 }, async (wor
   await until(`only whole folders are there: ${all}`, () => names() === all).catch((error) => {
     throw new Error(`${error.message}: ${names()}`);
   });
+});
+
+// Two tasks that write. The second tries again and again until its file is there, and the job is not over until then.
+async function copyThatWaits(world) {
+  const [data, out] = [world.folder('data'), world.folder('out')];
+  const file = (name) => path.join(data, `${name}.parquet`);
+  await (await reference()).run(`COPY (SELECT i AS k FROM range(1000) r(i)) TO ${quote(file('a'))}`);
+  const to = path.join(out, 'made');
+  const plan = {
+    stages: [
+      {
+        id: 0,
+        sql: 'SELECT * FROM read_parquet({{split}})',
+        splits: [{ file: file('a') }, { file: file('b') }],
+        write: { to, format: 'parquet' },
+        output: { exchange: 'gather' },
+      },
+      { id: 1, inputs: { files: 0 }, sql: 'SELECT file, rows FROM files', publish: { to }, output: { exchange: 'result' } },
+    ],
+  };
+  const settings = { ...quick, max_task_attempts: 1000, blacklist_failure_threshold: 1000000 };
+  const cluster = await world.cluster({ settings: { ...settings, max_fetch_recoveries: 64 } });
+  const sql = new Sql(cluster);
+  // The worker of the first task, when that has written its file.
+  const written = (id) =>
+    until('the first task has written', async () => {
+      const [task] = await sql.tasksOf(id, 's0');
+      return task?.state === 'succeeded' && task.worker;
+    });
+  return { cluster, sql, plan, out, last: file('b'), written };
+}
+
+scenario('what a COPY has left goes when its worker was killed and its job has failed', async (world) => {
+  const { cluster, sql, plan, out, last, written } = await copyThatWaits(world);
+  const workers = {};
+  for (const id of ['w1', 'w2']) workers[id] = await cluster.startWorker({ id, slots: 1 });
+  const id = await sql.submit(plan);
+  const writer = await written(id);
+  assert.deepEqual(fs.readdirSync(out), [`.made.capstan-${id}`]);
+  await workers[writer].kill();
+  fs.writeFileSync(last, 'this is no Parquet');
+  const { state, message } = await cluster.end(id);
+  assert.equal(state, 'failed', message);
+  await until('another worker of the job has removed it', () => fs.readdirSync(out).length === 0);
+});
+
+scenario('what a COPY has left goes when its only worker was killed and comes back', async (world) => {
+  const { cluster, sql, plan, out, last, written } = await copyThatWaits(world);
+  let worker = await cluster.startWorker({ id: 'w1' });
+  const restart = async () => {
+    await worker.kill();
+    worker = await cluster.startWorker({ id: 'w1', data: worker.folder });
+  };
+  // What is over goes.
+  const id = await sql.submit(plan);
+  await written(id);
+  await worker.kill();
+  await cluster.client.cancel(id);
+  assert.equal((await cluster.end(id)).state, 'canceled');
+  assert.deepEqual(fs.readdirSync(out), [`.made.capstan-${id}`], 'nobody is there to remove it');
+  await restart();
+  await until('it is gone', () => fs.readdirSync(out).length === 0);
+  // What is not over stays.
+  const second = await sql.submit(plan);
+  await written(second);
+  await restart();
+  await (await reference()).run(`COPY (SELECT i AS k FROM range(1000, 1500) r(i)) TO ${quote(last)}`);
+  const { state, message } = await cluster.end(second);
+  assert.equal(state, 'succeeded', message);
+  await until('only the folder is there', () => fs.readdirSync(out).join() === 'made');
+  const { rows } = await (await reference()).query(`SELECT count(DISTINCT k) AS n FROM ${quote(`${out}/made/*.parquet`)}`);
+  assert.deepEqual(rows, [['1500']]);
 });
 
 scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {

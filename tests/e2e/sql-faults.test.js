@@ -170,8 +170,8 @@ for (const stage of ['map', 'reduce']) {
   );
 }
 
-// Trap 8 of the semantics: outputs are asked for by attempt, and only a finished one is handed out.
-scenario('a map output is read by its exact attempt and by no other name', async (world) => {
+// Outputs are asked for by attempt, and only a finished one is handed out.
+scenario('trap_08_a_map_output_is_read_by_its_exact_attempt_and_by_no_other_name', async (world) => {
   const { cluster, sql } = await start(world, ['w1'], { args: [] });
   const gate = new Gate(world);
   const id = await sql.submit(aggregation({ reduce: gate }));
@@ -200,9 +200,9 @@ scenario('a map output is read by its exact attempt and by no other name', async
   );
 });
 
-// Trap 28: one task makes random numbers, three read all of them. What they say must be of one attempt.
+// One task makes random numbers, three read all of them. What they say must be of one attempt.
 scenarioWithEachStore(
-  'a random map that is made again is read anew by all, also by those that had finished',
+  'trap_28_a_random_map_that_is_made_again_is_read_anew_by_all_also_by_those_that_had_finished',
   async (world, store) => {
     const { cluster, workers, sql } = await start(world, ['w1'], { store, args: [] });
     const gate = new Gate(world);
@@ -428,8 +428,8 @@ scenario('cancel interrupts what DuckDB computes', async (world) => {
   assert.ok(workers.w1.usage().cpu - before < 0.4, 'nothing goes on computing');
 });
 
-// Trap 12: a client that is interrupted does not leave its query running.
-scenario('Ctrl-C at the command line cancels the query on the cluster', async (world) => {
+// A client that is interrupted does not leave its query running.
+scenario('trap_12_ctrl_c_at_the_command_line_cancels_the_query_on_the_cluster', async (world) => {
   const { cluster, workers } = await start(world, ['w1'], { args: [] });
   for (const signal of ['SIGINT', 'SIGTERM']) {
     const client = world.capstan('sql', ['sql', endless], { env: { CAPSTAN_SERVER: cluster.address } });

@@ -1,7 +1,8 @@
 // sql-table.js - rows of a query in one plain form, whoever made them: { columns: [{ name, type }], rows: [[value]] }.
 //
 // Types are called as DuckDB calls them. Values are what JSON has: whole numbers and decimals as texts, floats as numbers,
-// dates and times as a text with the count of their unit, lists as arrays, structs and maps as arrays of pairs.
+// dates and times as a text with the count of their unit, lists as arrays, structs and maps as arrays of pairs, a UNION as
+// the pair of its tag and its value. TIMETZ is the number that DuckDB keeps, BIT the bytes.
 //
 // Arrow streams are parsed by apache-arrow, which shares no code with Capstan. Its accessors round (timestamps to
 // milliseconds, for one), so values are taken out of its buffers.
@@ -39,6 +40,7 @@ const typeNames = {
     `STRUCT(${type.children.map((child) => `${child.name} ${typeName(child)}`.trim()).join(', ')})`,
   [Type.Map]: ({ type }) => `MAP(${type.children[0].type.children.map(typeName).join(', ')})`,
   [Type.Dictionary]: () => 'ENUM',
+  [Type.Union]: ({ type }) => `UNION(${type.children.map((child) => `${child.name} ${typeName(child)}`).join(', ')})`,
   [Type.FixedSizeBinary]: () => 'BLOB',
 };
 
@@ -99,6 +101,10 @@ const readers = {
   [Type.Struct]: ({ type }, data, i) =>
     type.children.map((child, at) => [child.name, valueAt(child, data.children[at], i)]),
   [Type.Dictionary]: (field, data, i) => data.dictionary.get(Number(data.values[i])),
+  [Type.Union]: ({ type }, data, i) => {
+    const at = type.typeIdToChildIndex[data.typeIds[i]];
+    return [type.children[at].name, valueAt(type.children[at], data.children[at], i)];
+  },
   [Type.FixedSizeBinary]: ({ type }, data, i) =>
     hex(data.values.subarray(i * type.byteWidth, (i + 1) * type.byteWidth)),
 };
@@ -115,7 +121,7 @@ function valueAt(field, data, i) {
   const extension = extensionOf(field);
   if (extension === 'arrow.bool8') return value !== '0';
   if (extension === 'arrow.uuid') return uuid(value);
-  if (extension === 'arrow.opaque' && /hugeint/.test(opaqueOf(field))) {
+  if (extension === 'arrow.opaque' && /hugeint|time_tz/.test(opaqueOf(field))) {
     return integerOf(value, opaqueOf(field) === 'hugeint');
   }
   return value;
@@ -160,6 +166,9 @@ const byClass = {
   DuckDBTimestampMillisecondsValue: ({ millis }) => `${millis} ms`,
   DuckDBTimestampNanosecondsValue: ({ nanos }) => `${nanos} ns`,
   DuckDBIntervalValue: ({ months, days, micros }) => `${months} months ${days} days ${micros} us`,
+  DuckDBTimeTZValue: ({ bits }) => String(bits),
+  DuckDBBitValue: ({ data }) => hex(data),
+  DuckDBUnionValue: ({ tag, value }) => [tag, plain(value)],
   DuckDBBlobValue: ({ bytes }) => hex(bytes),
   DuckDBUUIDValue: (value) => String(value),
   DuckDBListValue: ({ items }) => items.map((item) => plain(item)),

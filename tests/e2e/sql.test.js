@@ -1,5 +1,5 @@
 // Distributed SQL beside one DuckDB: the same rows and types, and really distributed.
-import { assert, scenario, scenarioWithEachStore } from './harness.js';
+import { assert, isSoak, scenario, scenarioWithEachStore } from './harness.js';
 import { broadcasting, forced, nothingLeft, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
@@ -81,7 +81,7 @@ scenario(
   },
 );
 
-// Trap 9 of the semantics: joins that keep rows without a partner, over NULL keys, an empty table and one huge group.
+// Joins that keep rows without a partner, over NULL keys, an empty table and one huge group.
 const joins = {
   left: 'FROM facts f LEFT JOIN dims d ON f.k = d.k',
   right: 'FROM facts f RIGHT JOIN dims d ON f.k = d.k',
@@ -99,7 +99,7 @@ const filters = {
   'not in without NULLs': 'SELECT f.id FROM facts f WHERE f.k NOT IN (SELECT k FROM dims WHERE k IS NOT NULL)',
   'not in nothing': 'SELECT f.id FROM facts f WHERE f.k NOT IN (SELECT k FROM none)',
 };
-scenario('joins that keep rows without a partner do so when they are distributed', async (world) => {
+scenario('trap_09_joins_that_keep_rows_without_a_partner_do_so_when_they_are_distributed', async (world) => {
   const expected = await reference();
   const { sql } = await clusterWith(world, await ugly());
   const queries = {
@@ -117,27 +117,62 @@ scenario('joins that keep rows without a partner do so when they are distributed
   }
 });
 
-// BIT, UNION, TIMETZ and structs without names have no plain form here, and SUMMARIZE cannot be described.
+// Structs without names have no plain form here, and SUMMARIZE cannot be described: these are compared as texts.
 const odd = new Set(
   'constants-of-time constants-nested constant-row structs lists aggregates-other unions bits summarize'.split(' '),
 );
-scenario(
-  'queries over all features of the dialect, cut by force, give what DuckDB alone gives',
-  { ms: 120000 },
-  async (world) => {
-    const expected = await reference();
-    const tables = { ...(await tpch()), ...(await ugly()) };
-    const { sql, workers } = await clusterWith(world, tables);
-    const folder = tables.facts.replace(/\/[^/]*$/, '');
-    const queries = queriesOf('wide').filter(({ name, isVolatile }) => !isVolatile && !odd.has(name));
-    assert.ok(queries.length >= 150);
-    // A part of them; which, is chosen anew each time. tests/integration/query compares all.
-    const chosen = queries.filter(() => world.random() < 0.25);
-    for (const { name, sql: text, isOrdered } of chosen) {
-      const filled = text.replaceAll('{ugly}', folder);
-      const actual = await sql.query(filled, { options: world.any([forced, broadcasting]) });
-      assertSameTable(actual, await expected.query(filled), { ordered: isOrdered, what: name });
+const asTexts = (text) => `SELECT CAST(COLUMNS(*) AS VARCHAR) FROM (${text})`;
+
+// Over real workers, with the rows in memory and with all of them in files. tests/integration/query compares all queries in
+// one process each time; here it is a tenth, chosen anew each time, and all of them, in all ways, in ./dev soak sql.
+for (const [what, memory] of [
+  ['with all rows spilled', 1],
+  ['with rows in memory', 1 << 30],
+]) {
+  scenario(
+    `queries over all features of the dialect, over workers ${what}, give what DuckDB alone gives`,
+    { ms: isSoak ? 1200000 : 120000 },
+    async (world) => {
+      const expected = await reference();
+      const tables = { ...(await tpch()), ...(await ugly()) };
+      const { sql, workers } = await clusterWith(world, tables, { settings: { shuffle_memory_bytes: memory } });
+      const folder = tables.facts.replace(/\/[^/]*$/, '');
+      const queries = queriesOf('wide').filter(({ isVolatile }) => !isVolatile);
+      assert.ok(queries.length >= 150);
+      const ways = [forced, broadcasting, { ...forced, partitions: 5 }];
+      const chosen = queries.filter(() => isSoak || world.random() < 0.1);
+      for (const { name, sql: text, isOrdered } of chosen) {
+        const filled = text.replaceAll('{ugly}', folder);
+        const asked = odd.has(name) ? asTexts(filled) : filled;
+        const wanted = await expected.query(asked);
+        for (const options of isSoak ? ways : [world.any(ways)]) {
+          const actual = await sql.query(asked, { options });
+          assertSameTable(actual, wanted, { ordered: isOrdered, what: `${name} with ${JSON.stringify(options)}` });
+        }
+      }
+      await nothingLeft(...workers);
+    },
+  );
+}
+
+scenario('rows between workers may be compressed, and are the same', async (world) => {
+  const expected = await reference();
+  const written = {};
+  for (const compression of ['none', 'lz4']) {
+    const cluster = await world.cluster({ settings: { shuffle_memory_bytes: compression === 'lz4' ? 1 : 0 } });
+    for (const id of ['w1', 'w2']) {
+      await cluster.startWorker({ id, slots: 2, args: ['--shuffle-compression', compression] });
     }
-    await nothingLeft(...workers);
-  },
-);
+    const sql = new Sql(cluster);
+    await sql.tables(await tpch());
+    // The words of comments shrink; nothing of it can be left out.
+    const text = `SELECT o_orderkey, o_comment, l_comment, l_quantity FROM orders JOIN lineitem ON o_orderkey = l_orderkey
+                  WHERE l_shipdate < DATE '1993-01-01'`;
+    const id = await sql.submit(text, { options: forced });
+    assertSameTable(await sql.table(id), await expected.query(text), { what: compression });
+    const maps = (await sql.tasks(id)).filter(({ stage }) => stage === 's0' || stage === 's1');
+    written[compression] = maps.reduce((sum, { bytes }) => sum + Number(bytes), 0);
+    await cluster.coordinator.stop();
+  }
+  assert.ok(written.none > 0 && written.lz4 < 0.8 * written.none, JSON.stringify(written));
+});

@@ -655,6 +655,30 @@ SELECT count(*), sum(id) FROM '{ugly}/facts.json';
 -- name: csv-twice
 SELECT count(*) FROM '{ugly}/plain.csv' a JOIN '{ugly}/plain.csv' b USING (i);
 
+-- name: csv-several
+SELECT c.k, count(*), max(c.code), min(c.name), count(c.name) FROM read_csv('{ugly}/shared-*.csv', header = true) c WHERE c.id > 10 GROUP BY c.k;
+
+-- name: csv-several-by-name ordered
+SELECT id, code, name FROM '{ugly}/shared-*.csv' WHERE id % 97 = 3 ORDER BY id;
+
+-- name: csv-uneven
+SELECT count(*), min(name), max(name) FROM '{ugly}/uneven-*.csv';
+
+-- name: csv-list
+SELECT count(*), sum(id), max(code) FROM read_csv(['{ugly}/shared-2.csv', '{ugly}/shared-0.csv', '{ugly}/shared-2.csv']);
+
+-- name: csv-several-with-filename
+SELECT parse_filename(filename) AS f, count(*), max(code) FROM read_csv('{ugly}/shared-*.csv', filename = true) GROUP BY f;
+
+-- name: csv-several-join
+SELECT c.name, d.name, f.txt FROM '{ugly}/shared-*.csv' c JOIN dims d ON c.k = d.k LEFT JOIN facts f ON f.id = c.id WHERE c.id % 50 = 0;
+
+-- name: csv-and-parquet-union
+SELECT k, count(*) FROM (SELECT k FROM '{ugly}/shared-*.csv' UNION ALL SELECT k FROM facts UNION ALL SELECT k FROM '{ugly}/shared-*.json') GROUP BY k;
+
+-- name: json-several
+SELECT j.k, count(*), max(j.extra), sum(len(j.list)) FROM read_json('{ugly}/shared-*.json') j GROUP BY j.k;
+
 -- name: metadata
 SELECT column_name FROM (DESCRIBE SELECT * FROM dims);
 

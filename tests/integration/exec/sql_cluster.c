@@ -36,6 +36,7 @@ static void open_worker(struct cluster *cluster, uint32_t i, const struct cluste
         .memory_bytes_max = options->memory_bytes > 0 ? options->memory_bytes : 500000000,
         .threads = 2,
         .temp_folder = cluster->folder,
+        .notes_folder = options->notes_folder,
     };
     worker->set = executor_set_new();
     CHECK_ERR(executor_set_add(worker->set, executor_sql(&sql), &e), ERR_OK);
@@ -253,14 +254,14 @@ void cluster_run_task(struct cluster *cluster, struct cluster_job *job, uint32_t
 
 /* ---- steps ---- */
 
+/* Whether something waits for the sizes of stages. */
 static bool has_choices(const struct physical_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->n_stages; i++) {
-        if (plan->stages[i].choice.is_open) {
-            return true;
-        }
-    }
-    return false;
+    struct arena arena = {0};
+    uint32_t *awaited = NULL;
+    uint32_t n = physical_awaited(plan, &arena, &awaited);
+    arena_deinit(&arena);
+    return n > 0;
 }
 
 static void expect_well(const struct exec_outcome *out)

@@ -70,6 +70,7 @@ struct cluster_options {
     uint64_t shuffle_bytes; /* of memory; 0: everything spills */
     uint64_t memory_bytes;  /* of DuckDB's; 0: 500 MB */
     const char *plugin;     /* with operators; NULL: none */
+    const char *notes_folder;
 };
 
 void cluster_open(struct cluster *cluster, const struct cluster_options *options);

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* mkdtemp */
 #include "test.h"
 
 #include <dirent.h>
@@ -198,6 +199,102 @@ TEST(a_copy_that_fails_leaves_nothing_behind)
     CHECK_UINT(count_names(&cluster, folder, "part-"), n_tasks - 1); /* the one that failed has taken its file away */
     CHECK_UINT(count_names(&cluster, folder, ""), n_tasks - 1 + 2);
     executor_set_drop_job(cluster.workers[0].set, "another-job");
+    CHECK_UINT(count_names(&cluster, "", ".out"), 1);
+    executor_set_drop_job(cluster.workers[0].set, job.id);
+    CHECK_UINT(count_names(&cluster, "", ".out"), 0);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+struct named_jobs {
+    uint32_t n;
+    char last[100];
+};
+
+static void name_job(void *context, const char *job_id)
+{
+    struct named_jobs *jobs = context;
+    jobs->n++;
+    snprintf(jobs->last, sizeof(jobs->last), "%s", job_id);
+}
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    CHECK(fputs(text, file) >= 0);
+    CHECK_INT(fclose(file), 0);
+}
+
+/* What is in the folder besides itself and the one above. */
+static uint32_t count_files(const char *path)
+{
+    uint32_t n = 0;
+    DIR *folder = opendir(path);
+    CHECK(folder != NULL);
+    while (readdir(folder) != NULL) {
+        n++;
+    }
+    closedir(folder);
+    return n - 2;
+}
+
+/* The first process dies in the middle; the second knows nothing but what is in its folder. */
+TEST(a_worker_that_starts_again_removes_what_its_jobs_have_left)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct error e = {0};
+    struct exec_outcome out = {0};
+    struct named_jobs jobs = {0};
+    char notes[] = "/tmp/capstan-notes-XXXXXX";
+    char folder[60];
+    CHECK(mkdtemp(notes) != NULL);
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000, .notes_folder = notes});
+    cluster_sql(&cluster, "COPY (SELECT i AS k FROM range(100) r(i)) TO '@/a.parquet' (FORMAT parquet)");
+    plan(&cluster, &job, "COPY (SELECT k FROM '@/a.parquet') TO '@/out' (FORMAT parquet)", "");
+    CHECK_UINT(count_files(notes), 1); /* before there is anything to remove */
+    CHECK_UINT(count_names(&cluster, "", ".out"), 0);
+    cluster_run_task(&cluster, &job, 0, 1, 0, 0, NULL, &out);
+    CHECK_STR(out.is_success ? NULL : out.message.data, NULL);
+    exec_outcome_deinit(&out);
+    snprintf(folder, sizeof(folder), ".out.capstan-%s", job.id);
+    CHECK_UINT(count_names(&cluster, folder, "part-"), 1);
+    write_text(notes, "0123", "job\n/tmp/.x.capstan-job"); /* such a note would have another name */
+    write_text(notes, "4567", "");
+    struct sql_options options = {.store = cluster.workers[0].folder.store,
+                                  .channels = cluster.workers[0].channels,
+                                  .threads = 1,
+                                  .notes_folder = notes};
+    struct executor_set *later = executor_set_new();
+    CHECK_ERR(executor_set_add(later, executor_sql(&options), &e), ERR_OK);
+    executor_set_each_job(later, name_job, &jobs);
+    CHECK_UINT(jobs.n, 1);
+    CHECK_STR(jobs.last, job.id);
+    CHECK_UINT(count_files(notes), 1); /* those that were not whole are gone */
+    executor_set_drop_job(later, "another-job");
+    CHECK_UINT(count_names(&cluster, folder, "part-"), 1);
+    executor_set_drop_job(later, job.id);
+    CHECK_UINT(count_names(&cluster, "", ".out"), 0);
+    CHECK_UINT(count_files(notes), 0);
+    executor_set_free(later);
+    cluster_end(&job);
+    cluster_close(&cluster);
+    CHECK_INT(rmdir(notes), 0);
+}
+
+TEST(a_worker_that_only_planned_a_copy_removes_what_others_have_left)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct exec_outcome out = {0};
+    open_with_data(&cluster, NULL);
+    plan(&cluster, &job, "COPY (SELECT k FROM '@/a.parquet') TO '@/out' (FORMAT parquet)", ""); /* on worker 0 */
+    cluster_run_task(&cluster, &job, 0, 1, 0, 1, NULL, &out);
+    CHECK_STR(out.is_success ? NULL : out.message.data, NULL);
+    exec_outcome_deinit(&out);
     CHECK_UINT(count_names(&cluster, "", ".out"), 1);
     executor_set_drop_job(cluster.workers[0].set, job.id);
     CHECK_UINT(count_names(&cluster, "", ".out"), 0);

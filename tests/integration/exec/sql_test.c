@@ -234,6 +234,40 @@ TEST(a_join_whose_small_side_turns_out_small_is_planned_anew)
     cluster_close(&cluster);
 }
 
+/* How many tasks aggregate three partitions, whose sizes are known by then. */
+static uint32_t count_reduce_tasks(struct cluster *cluster, const char *options)
+{
+    struct cluster_job job;
+    struct buf inputs = {0};
+    struct buf members = {0};
+    const char *sql = "SELECT id, count(*) AS n, max(name) AS m FROM '@/facts*.parquet' GROUP BY id ORDER BY id "
+                      "LIMIT 4000";
+    buf_format(&members, "\"options\":{\"slots\":4,\"partitions\":3,\"forced\":true,\"tail_bytes\":1%s}", options);
+    cluster_compare(cluster, sql, members.data, ORDER_IS_FREE, &(uint32_t){0});
+    cluster_begin(cluster, &job);
+    cluster_inputs(cluster, sql, members.data, &inputs);
+    const struct exec_outcome *out = cluster_plan(cluster, &job, inputs.data);
+    CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    CHECK_UINT(physical_tasks(job.read, 1), 3);
+    CHECK(cluster_step(cluster, &job));
+    CHECK_UINT(job.n_refined, 1);
+    uint32_t n = physical_tasks(job.read, 1);
+    buf_deinit(&inputs);
+    buf_deinit(&members);
+    cluster_end(&job);
+    return n;
+}
+
+TEST(partitions_are_put_together_by_the_size_that_the_submission_says)
+{
+    struct cluster cluster;
+    open_with_data(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    CHECK_UINT(count_reduce_tasks(&cluster, ""), 1);
+    CHECK_UINT(count_reduce_tasks(&cluster, ",\"partition_bytes\":1"), 3);
+    CHECK_UINT(count_reduce_tasks(&cluster, ",\"partition_bytes\":1000000000"), 1);
+    cluster_close(&cluster);
+}
+
 /* One stage with an operator, whose rows are spread by a column that it has changed. */
 static const char operator_plan[] =
     "{\"stages\":["

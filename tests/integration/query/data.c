@@ -138,6 +138,12 @@ static const char *fill_in(const char *sql, size_t n)
     return copy;
 }
 
+const char *test_fill_in(const char *sql)
+{
+    (void)test_data();
+    return fill_in(sql, strlen(sql));
+}
+
 /* "-- name: NAME [ordered] [volatile]", then the query up to the next such line. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n)
 {

@@ -34,6 +34,9 @@ struct test_query {
 /* The queries of tests/data/sql/`file`. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n);
 
+/* The text with every {ugly} in it filled in. */
+const char *test_fill_in(const char *sql);
+
 /* Makes the tables known as views on a connection of another instance. */
 void test_create_views(struct duck_connection *connection);
 

@@ -105,7 +105,7 @@ static void note_facts(struct totals *totals, const struct test_query *query, co
         totals->n_single++;
         buf_format(&totals->singles, "%s: %s\n", query->name, facts->reason);
     }
-    totals->n_distributed += !facts->is_single && facts->n_tasks_max > 1 ? 1 : 0;
+    totals->n_distributed += !facts->is_single && facts->n_splits_max > 1 ? 1 : 0;
 }
 
 /* Runs the queries of a file; `n_ways` ways each unless all are wanted. */
@@ -212,6 +212,56 @@ TEST(the_plans_of_tpch_read_as_in_the_golden_files)
     runner_close(&runner);
 }
 
+/* How many tasks read the files; the rows are compared as well. */
+static uint32_t count_readers(struct runner *runner, const char *text, const struct run_options *options)
+{
+    struct table expected = {0};
+    struct table actual = {0};
+    struct run_facts facts;
+    struct error e = {0};
+    struct buf difference = {0};
+    const char *sql = test_fill_in(text);
+    CHECK_ERR(run_whole(runner, sql, &expected, &e), ERR_OK);
+    enum err err = run_cut(runner, sql, options, &actual, &facts, &e);
+    CHECK_STR(e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    (void)table_equal(&expected, &actual, ORDER_IS_FREE, &difference);
+    CHECK_STR(difference.n > 0 ? difference.data : "", "");
+    buf_deinit(&difference);
+    table_deinit(&expected);
+    table_deinit(&actual);
+    return facts.n_readers_max;
+}
+
+#define SHARED "SELECT count(*) AS n, min(id) AS i, max(code) AS c, min(name) AS m FROM "
+
+TEST(several_files_of_csv_or_json_are_shared_out_and_read_as_one)
+{
+    static const struct {
+        const char *sql;
+        uint32_t n_tasks;
+    } cases[] = {
+        {SHARED "'{ugly}/shared-*.csv'", 3},
+        {SHARED "read_csv('{ugly}/shared-*.csv', header = true)", 3},
+        {SHARED "read_csv(['{ugly}/shared-2.csv', '{ugly}/shared-0.csv', '{ugly}/shared-2.csv'])", 2},
+        {"SELECT count(*) AS n, max(extra) AS e FROM read_json('{ugly}/shared-*.json')", 2},
+        {"SELECT count(*) AS n, max(s) AS s FROM '{ugly}/plain.csv'", 1},
+        {"SELECT count(*) AS n, min(name) AS m FROM '{ugly}/uneven-*.csv'", 1}, /* with quotes, and without */
+        {SHARED "read_csv('{ugly}/shared-*.csv', filename = true)", 1},
+        {SHARED "read_csv('{ugly}/shared-*.csv', union_by_name = true)", 1},
+    };
+    struct runner runner = open_runner();
+    struct run_options options = {.cut = {.partitions = 2, .slots = 4, .is_forced = true}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CHECK_UINT(count_readers(&runner, cases[i].sql, &options), cases[i].n_tasks);
+    }
+    options.cut.slots = 2; /* more files than tasks */
+    CHECK_UINT(count_readers(&runner, SHARED "'{ugly}/shared-*.csv'", &options), 2);
+    options.cut = (struct cut_options){.slots = 4, .single_task_bytes = 1000}; /* not forced, but not small either */
+    CHECK_UINT(count_readers(&runner, SHARED "'{ugly}/shared-*.csv'", &options), 3);
+    runner_close(&runner);
+}
+
 TEST(a_small_query_is_one_task_unless_it_is_forced)
 {
     struct runner runner = open_runner();
@@ -227,7 +277,7 @@ TEST(a_small_query_is_one_task_unless_it_is_forced)
     CHECK_ERR(run_cut(&runner, sql, &options, &table, &facts, &e), ERR_OK);
     CHECK(!facts.is_single);
     CHECK_UINT(facts.n_stages, 1); /* the nations are read by each task for itself */
-    CHECK(facts.n_tasks_max > 1);
+    CHECK(facts.n_splits_max > 1);
     table_deinit(&table);
     runner_close(&runner);
 }

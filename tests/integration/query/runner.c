@@ -347,8 +347,11 @@ static enum err run_stage(struct run *run, uint32_t stage)
     run->n_tasks[s->id] = n;
     run->facts->n_grouped += s->n_groups > 0 ? 1 : 0;
     run->facts->n_empty += s->n_splits > 0 && s->splits[0].is_empty ? 1 : 0;
-    if (s->n_splits > run->facts->n_tasks_max) {
-        run->facts->n_tasks_max = s->n_splits;
+    if (s->n_splits > run->facts->n_splits_max) {
+        run->facts->n_splits_max = s->n_splits;
+    }
+    if (s->n_splits > 0 && n > run->facts->n_readers_max) {
+        run->facts->n_readers_max = n;
     }
     return err == ERR_OK ? measure(run, stage) : err;
 }

@@ -51,10 +51,11 @@ struct run_facts {
     char reason[512]; /* why, if so */
     bool is_ordered;  /* the query says how its rows are ordered */
     uint32_t n_stages;
-    uint32_t n_tasks_max; /* of one stage that reads files */
-    uint32_t n_choices;   /* that were made for a broadcast */
-    uint32_t n_empty;     /* stages that were made empty */
-    uint32_t n_grouped;   /* stages with fewer tasks than partitions */
+    uint32_t n_splits_max;  /* of one stage that reads files */
+    uint32_t n_readers_max; /* tasks of such a stage; one may have several splits */
+    uint32_t n_choices;     /* that were made for a broadcast */
+    uint32_t n_empty;       /* stages that were made empty */
+    uint32_t n_grouped;     /* stages with fewer tasks than partitions */
     uint32_t n_operator_tasks;
     bool is_published; /* the result went through files */
 };

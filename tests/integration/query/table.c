@@ -86,6 +86,11 @@ enum err table_append(struct table *table, struct duck_connection *connection, c
     return err;
 }
 
+static bool is_inexact(const char *type)
+{
+    return strstr(type, "DOUBLE") != NULL || strstr(type, "FLOAT") != NULL;
+}
+
 /* Whether a number starts at `p`, and not in the middle of a word. */
 static bool is_number_start(const char *text, const char *p)
 {
@@ -99,24 +104,25 @@ static bool is_close(double a, double b)
     return a == b || (isfinite(larger) && (fabs(a - b) <= TOLERANCE * larger || fabs(a - b) < 1e-12));
 }
 
-/* A sum over a NaN may be a NaN of either sign: it depends on the order of the additions. */
-static bool is_nan(const char *text)
+/* A sum over a NaN may be a NaN of either sign: it depends on the order of the additions. Steps over that sign. */
+static const char *skip_nan_sign(const char *text, const char *p)
 {
-    return strcmp(text, "nan") == 0 || strcmp(text, "-nan") == 0;
+    bool is_inside = p > text && (isalnum((unsigned char)p[-1]) || p[-1] == '_');
+    bool is_nan = !is_inside && strncmp(p, "-nan", 4) == 0 && !isalnum((unsigned char)p[4]) && p[4] != '_';
+    return is_nan ? p + 1 : p;
 }
 
-/* Texts that are the same but for the last digits of fractions in them. */
-static bool is_same_text(const char *a, const char *b)
+/* Texts that are the same but for the last digits of fractions in them, and, if they are inexact, the sign of NaN. */
+static bool is_same_text(const char *a, const char *b, bool has_floats)
 {
     const char *p = a;
     const char *q = b;
     if (a == NULL || b == NULL) {
         return a == b;
     }
-    if (is_nan(a) && is_nan(b)) {
-        return true;
-    }
     while (*p != '\0' && *q != '\0') {
+        p = has_floats ? skip_nan_sign(a, p) : p;
+        q = has_floats ? skip_nan_sign(b, q) : q;
         if (is_number_start(a, p) && is_number_start(b, q)) {
             char *end_p = NULL;
             char *end_q = NULL;
@@ -139,11 +145,6 @@ static bool is_same_text(const char *a, const char *b)
 }
 
 static const struct table *sorted_table; /* for qsort */
-
-static bool is_inexact(const char *type)
-{
-    return strstr(type, "DOUBLE") != NULL || strstr(type, "FLOAT") != NULL;
-}
 
 static int compare_cells(const char *a, const char *b, bool is_number)
 {
@@ -189,7 +190,7 @@ static bool have_same_rows(const struct table *a, const struct table *b, struct 
 {
     for (uint32_t i = 0; i < a->n_rows; i++) {
         for (uint32_t k = 0; k < a->n_columns; k++) {
-            if (!is_same_text(a->rows[i][k], b->rows[i][k])) {
+            if (!is_same_text(a->rows[i][k], b->rows[i][k], is_inexact(a->types[k]))) {
                 buf_format(difference, "row %" PRIu32 ", column %" PRIu32 ":\n    expected ", i, k);
                 describe_row(difference, a, i);
                 buf_text(difference, "\n    got      ");

@@ -216,3 +216,175 @@ TEST(certificates_can_be_replaced_while_the_server_runs)
     certs_deinit(&first);
     certs_deinit(&second);
 }
+
+static struct rpc_identity_pems identity_of(const struct certs *certs)
+{
+    return (struct rpc_identity_pems){.ca = certs->ca.data, .cert = certs->client.data, .key = certs->client_key.data};
+}
+
+static enum err echo_over(struct loop *loop, struct rpc_channel *channel)
+{
+    struct buf out = {0};
+    struct rpc_request request = {.path = "/t/Echo", .bytes = "x", .n = 1, .timeout_ms = 10000};
+    enum err err = rpc_unary(channel, &request, &out, NULL, &loop->e);
+    buf_deinit(&out);
+    return err;
+}
+
+/* The server's certificate and the authority of its clients become those of `certs`, for new connections. */
+static void move_server(struct loop *loop, const struct certs *certs)
+{
+    CHECK_ERR(rpc_server_reload_tls(loop->server, certs->server.data, certs->server_key.data, certs->ca.data, &loop->e),
+              ERR_OK);
+}
+
+TEST(a_channel_presents_and_trusts_what_its_identity_is_at_the_moment)
+{
+    struct certs first;
+    struct certs second;
+    struct loop loop;
+    struct rpc_identity *identity = NULL;
+    struct rpc_channel *channel = NULL;
+    certs_init(&first);
+    certs_init(&second);
+    open_tls(&loop, &first, true);
+    struct rpc_identity_pems pems = identity_of(&first);
+    CHECK_ERR(rpc_identity_open(&pems, &identity, &loop.e), ERR_OK);
+    struct rpc_channel_options options = {.target = rpc_server_address(loop.server), .tls = true, .identity = identity};
+    CHECK_ERR(rpc_channel_open(&options, &channel, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK);
+
+    move_server(&loop, &second);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK); /* the connection that is there goes on */
+    CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK); /* nothing was new, so the same connection */
+    pems = identity_of(&second);
+    CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK); /* a new one, where the old identity is nobody any more */
+
+    pems = identity_of(&first);
+    CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_UNAVAILABLE);
+    pems.ca = second.ca.data; /* now it trusts the server, but is not trusted by it */
+    CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_UNAVAILABLE);
+    move_server(&loop, &first);
+    pems = identity_of(&first);
+    CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK);
+    rpc_channel_close(channel);
+    rpc_identity_close(identity);
+    loop_close(&loop);
+    certs_deinit(&first);
+    certs_deinit(&second);
+}
+
+TEST(calls_that_are_under_way_end_where_they_are_when_the_identity_changes)
+{
+    struct certs first;
+    struct certs second;
+    struct loop loop;
+    struct rpc_identity *identity = NULL;
+    struct rpc_channel *channel = NULL;
+    certs_init(&first);
+    certs_init(&second);
+    open_tls(&loop, &first, true);
+    struct rpc_identity_pems pems = identity_of(&first);
+    CHECK_ERR(rpc_identity_open(&pems, &identity, &loop.e), ERR_OK);
+    struct rpc_channel_options options = {.target = rpc_server_address(loop.server), .tls = true, .identity = identity};
+    CHECK_ERR(rpc_channel_open(&options, &channel, &loop.e), ERR_OK);
+    struct loop_caller callers[2];
+    for (uint32_t i = 0; i < 2; i++) { /* one over the first identity, one over the second */
+        callers[i] = (struct loop_caller){.loop = &loop,
+                                          .channel = channel,
+                                          .request = {.path = "/t/Hold", .bytes = "y", .n = 1, .timeout_ms = 20000}};
+        loop_caller_start(&callers[i]);
+        CHECK(loop_await(&loop, &loop.n_held, i + 1));
+        if (i == 0) {
+            move_server(&loop, &second);
+            pems = identity_of(&second);
+            CHECK_ERR(rpc_identity_replace(identity, &pems, &loop.e), ERR_OK);
+        }
+    }
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        rpc_call_reply(loop_take(&loop), "z", 1);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_ERR(loop_caller_join(&callers[i]), ERR_OK);
+        buf_deinit(&callers[i].out);
+    }
+    rpc_channel_close(channel);
+    rpc_identity_close(identity);
+    loop_close(&loop);
+    certs_deinit(&first);
+    certs_deinit(&second);
+}
+
+TEST(an_identity_that_cannot_be_used_leaves_the_one_before)
+{
+    struct certs certs;
+    struct certs other;
+    struct loop loop;
+    struct rpc_identity *identity = NULL;
+    struct rpc_identity *none = NULL;
+    struct rpc_channel *channel = NULL;
+    certs_init(&certs);
+    certs_init(&other);
+    open_tls(&loop, &certs, true);
+    struct rpc_identity_pems good = identity_of(&certs);
+    CHECK_ERR(rpc_identity_open(&good, &identity, &loop.e), ERR_OK);
+    struct rpc_channel_options options = {.target = rpc_server_address(loop.server), .tls = true, .identity = identity};
+    CHECK_ERR(rpc_channel_open(&options, &channel, &loop.e), ERR_OK);
+    const struct rpc_identity_pems wrong[] = {
+        {.ca = certs.ca.data, .cert = other.client.data, .key = certs.client_key.data},
+        {.ca = certs.ca.data, .cert = certs.client.data, .key = ""},
+        {.ca = certs.ca.data, .cert = certs.client.data},
+        {.ca = "", .cert = certs.client.data, .key = certs.client_key.data},
+        {.ca = certs.client_key.data, .cert = certs.client.data, .key = certs.client_key.data},
+        {.ca = "-----BEGIN CERTIFICATE-----\nbm90aGluZw==\n-----END CERTIFICATE-----\n"},
+        {.ca = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        CHECK_ERR(rpc_identity_replace(identity, &wrong[i], &loop.e), ERR_INVALID);
+        CHECK_ERR(rpc_identity_open(&wrong[i], &none, &loop.e), ERR_INVALID);
+        CHECK(none == NULL);
+        CHECK_ERR(echo_over(&loop, channel), ERR_OK);
+    }
+    rpc_channel_close(channel);
+    CHECK_ERR(rpc_channel_open(&options, &channel, &loop.e), ERR_OK);
+    CHECK_ERR(echo_over(&loop, channel), ERR_OK); /* over a connection of its own */
+    rpc_channel_close(channel);
+    rpc_identity_close(identity);
+    loop_close(&loop);
+    certs_deinit(&certs);
+    certs_deinit(&other);
+}
+
+TEST(a_file_of_authorities_of_which_the_end_is_missing_is_not_taken_for_a_shorter_one)
+{
+    struct certs certs;
+    struct certs other;
+    struct error e = {0};
+    struct rpc_identity *identity = NULL;
+    certs_init(&certs);
+    certs_init(&other);
+    struct buf both = {0};
+    buf_text(&both, certs.ca.data);
+    size_t first = both.n;
+    buf_text(&both, other.ca.data);
+    struct rpc_identity_pems pems = {.ca = both.data};
+    CHECK_ERR(rpc_identity_open(&pems, &identity, &e), ERR_OK);
+    size_t begin = strlen("-----BEGIN CERTIFICATE-----");
+    for (size_t n = both.n - 2; n > 0; n--) { /* the last character is the end of the line */
+        char after = both.data[n];
+        both.data[n] = '\0';
+        bool has_first_only = n >= first - 1 && n < first + begin; /* nothing shows that there was to be another */
+        CHECK_ERR(rpc_identity_replace(identity, &pems, &e), has_first_only ? ERR_OK : ERR_INVALID);
+        both.data[n] = after;
+    }
+    rpc_identity_close(identity);
+    buf_deinit(&both);
+    certs_deinit(&certs);
+    certs_deinit(&other);
+}

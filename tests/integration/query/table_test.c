@@ -1,0 +1,42 @@
+#include "query/table.h"
+
+#include "test.h"
+
+/* Whether the comparison takes one cell for the other, in a column of that type. */
+static bool is_same(const char *type, const char *expected, const char *actual, enum table_order order)
+{
+    const char *name = "c";
+    const char *const *rows_a[] = {&expected};
+    const char *const *rows_b[] = {&actual};
+    struct table a = {.n_columns = 1, .names = &name, .types = &type, .n_rows = 1, .rows = (const char ***)rows_a};
+    struct table b = {.n_columns = 1, .names = &name, .types = &type, .n_rows = 1, .rows = (const char ***)rows_b};
+    struct buf difference = {0};
+    bool is_equal = table_equal(&a, &b, order, &difference);
+    buf_deinit(&difference);
+    return is_equal;
+}
+
+TEST(of_a_nan_only_the_sign_may_differ)
+{
+    static const enum table_order orders[] = {ORDER_MATTERS, ORDER_IS_FREE};
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(is_same("DOUBLE", "nan", "-nan", orders[i]));
+        CHECK(is_same("FLOAT", "-nan", "nan", orders[i]));
+        CHECK(is_same("DOUBLE[]", "[1.5, nan, NULL]", "[1.5, -nan, NULL]", orders[i]));
+        CHECK(is_same("STRUCT(a DOUBLE, b VARCHAR)", "{'a': -nan, 'b': x}", "{'a': nan, 'b': x}", orders[i]));
+        CHECK(!is_same("DOUBLE", "nan", "0.0", orders[i]));
+        CHECK(!is_same("DOUBLE", "nan", "inf", orders[i]));
+        CHECK(!is_same("DOUBLE", "inf", "-inf", orders[i]));
+        CHECK(!is_same("DOUBLE", "nan", NULL, orders[i]));
+        CHECK(!is_same("DOUBLE[]", "[nan, 1.5]", "[-nan, -1.5]", orders[i]));
+        CHECK(!is_same("VARCHAR", "nan", "-nan", orders[i])); /* a text is what it is */
+        CHECK(!is_same("STRUCT(a DOUBLE, b VARCHAR)", "{'a': 1.5, 'b': x-nan}", "{'a': 1.5, 'b': xnan}", orders[i]));
+    }
+}
+
+TEST(fractions_may_differ_in_their_last_digits_only)
+{
+    CHECK(is_same("DOUBLE", "0.1", "0.10000000000000001", ORDER_MATTERS));
+    CHECK(!is_same("DOUBLE", "0.1", "0.1000001", ORDER_MATTERS));
+    CHECK(!is_same("BIGINT", "1000000000001", "1000000000002", ORDER_MATTERS));
+}
