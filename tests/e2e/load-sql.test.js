@@ -75,7 +75,7 @@ scenario(
 );
 
 // What a worker with that much memory for SQL may have in all: docs/operations.md says how it comes about.
-const wholeMemory = (memory) => (memory * 1.25 + 256 * MB) * slowness;
+const wholeMemory = (memory) => (memory * 1.5 + 256 * MB) * slowness;
 
 // Every row has its own key, and nothing can be left out before the join or the aggregate: `rows` rows of 64 bytes, as DuckDB
 // has them in memory. What is right follows from the rows themselves, which one DuckDB only has to scan.
