@@ -235,7 +235,7 @@ static bool write_call(struct buf *sql, const struct other_loader *l, const stru
 static bool look_at_scan(struct plan_node *node, void *context)
 {
     struct other_loader *l = context;
-    struct call call;
+    struct call call = {0};
     if (node->kind != NODE_SCAN || node->as.scan->source != SCAN_STAND_IN || has_column(node->as.scan, "filename") ||
         !read_call(node->as.scan->from, l->arena, &call)) {
         return true;
