@@ -109,12 +109,12 @@ bool lost_results_has(struct lost_results *lost, const char *job_id)
 
 /* ---- the end ---- */
 
-static void close_stream(struct relay *relay)
+static void close_stream(struct relay *relay, bool is_broken)
 {
     rpc_stream_close(relay->stream);
     relay->stream = NULL;
     if (relay->channel != NULL) {
-        exchange_channels_give(relay->service->channels, relay->channel);
+        exchange_channels_give(relay->service->channels, relay->channel, is_broken);
         relay->channel = NULL;
     }
 }
@@ -122,7 +122,7 @@ static void close_stream(struct relay *relay)
 void relay_close(struct relay *relay)
 {
     if (relay != NULL) {
-        close_stream(relay);
+        close_stream(relay, false);
         buf_deinit(&relay->chunk);
         mem_free(relay);
     }
@@ -238,8 +238,9 @@ static enum err read_remote(struct relay *relay, const struct piece *piece, stru
             relay->n_failed = 0;
             return ERR_OK;
         }
-        close_stream(relay);
-        if (err == ERR_NOT_FOUND || err == ERR_DATA_LOSS) {
+        bool is_told = err == ERR_NOT_FOUND || err == ERR_DATA_LOSS;
+        close_stream(relay, !is_told && err != ERR_CANCELED);
+        if (is_told) {
             struct error why = *e;
             return say_lost(relay, piece, why.message, e);
         }
@@ -267,7 +268,7 @@ static enum err say_broken(const struct relay *relay, struct error *e)
 
 static void next_piece(struct relay *relay)
 {
-    close_stream(relay);
+    close_stream(relay, false);
     relay->at++;
     relay->offset = 0;
     relay->is_open = false;
@@ -313,7 +314,7 @@ static enum err begin_piece(struct relay *relay, const uint8_t *bytes, size_t n,
     if (from < n) {
         add_bytes(relay, from, bytes + from, n - (size_t)from);
     } else {
-        close_stream(relay);
+        close_stream(relay, false);
         relay->offset = from;
     }
     return ERR_OK;

@@ -14,6 +14,7 @@ struct entry {
     char *address;
     struct rpc_channel *channel;
     uint32_t users;
+    bool is_broken;
 };
 
 struct exchange_channels {
@@ -67,7 +68,7 @@ static struct entry *find(struct exchange_channels *channels, const char *addres
 {
     LIST_EACH(node, &channels->entries) {
         struct entry *entry = CONTAINER_OF(node, struct entry, link);
-        if (strcmp(entry->address, address) == 0) {
+        if (!entry->is_broken && strcmp(entry->address, address) == 0) {
             return entry;
         }
     }
@@ -103,8 +104,13 @@ enum err exchange_channels_take(struct exchange_channels *channels, const char *
     return err;
 }
 
-void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel)
+/*
+ * Once a connection has failed, gRPC answers calls with that failure, and makes no new one unless somebody waits on its
+ * queue: calls that fail at once do not. So a broken channel goes with its last user.
+ */
+void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel, bool is_broken)
 {
+    struct entry *given = NULL;
     struct entry *oldest = NULL;
     pthread_mutex_lock(&channels->lock);
     LIST_EACH(node, &channels->entries) {
@@ -112,20 +118,23 @@ void exchange_channels_give(struct exchange_channels *channels, struct rpc_chann
         if (entry->channel == channel) {
             ASSERT(entry->users > 0);
             entry->users--;
+            entry->is_broken |= is_broken;
+            given = entry;
             channels->n_idle += entry->users == 0 ? 1 : 0;
         }
         oldest = entry->users == 0 ? entry : oldest;
     }
-    if (channels->n_idle <= IDLE_MAX) {
-        oldest = NULL;
-    } else {
-        ASSERT(oldest != NULL);
-        list_remove(&oldest->link);
+    struct entry *gone = channels->n_idle > IDLE_MAX ? oldest : NULL;
+    if (given != NULL && given->is_broken && given->users == 0) {
+        gone = given;
+    }
+    if (gone != NULL) {
+        list_remove(&gone->link);
         channels->n_idle--;
     }
     pthread_mutex_unlock(&channels->lock);
-    if (oldest != NULL) { /* closing may take a while */
-        entry_free(oldest);
+    if (gone != NULL) { /* closing may take a while */
+        entry_free(gone);
     }
 }
 

@@ -17,7 +17,8 @@ void exchange_channels_close(struct exchange_channels *channels); /* NULL ok; af
 /* The channel to an address. ERR_INVALID if it is none. */
 MUST_USE enum err exchange_channels_take(struct exchange_channels *channels, const char *address,
                                          struct rpc_channel **out, struct error *e);
-void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel);
+/* With `is_broken` nobody gets it any more: who asks for the address next connects anew. */
+void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel, bool is_broken);
 
 /* Counts bytes that came over one of them; and all that have. */
 void exchange_channels_count(struct exchange_channels *channels, uint64_t bytes);

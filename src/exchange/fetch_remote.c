@@ -21,7 +21,6 @@
 struct reading {
     struct exchange_fetch *fetch;
     struct fetch__source *source;
-    struct rpc_channel *channel;
     struct ipc_reader *ipc;
     struct ipc_assembler assembler;
     uint64_t offset;    /* bytes that have been taken */
@@ -230,7 +229,7 @@ static enum err next_chunk(struct reading *r, struct rpc_stream *stream, bool *o
 }
 
 /* Reads on from where it is to the end of the partition. ERR_UNAVAILABLE means that it can be tried again. */
-static enum err read_stream(struct reading *r, struct error *e)
+static enum err read_stream(struct reading *r, struct rpc_channel *channel, struct error *e)
 {
     struct exchange_fetch *fetch = r->fetch;
     struct rpc_stream *stream = NULL;
@@ -239,7 +238,7 @@ static enum err read_stream(struct reading *r, struct error *e)
     make_request(r, &request);
     struct rpc_request call = {
         .path = EXCHANGE_FETCH_PATH, .bytes = request.data, .n = request.n, .cancel = fetch->cancel};
-    enum err err = rpc_stream_open(r->channel, &call, &stream, e);
+    enum err err = rpc_stream_open(channel, &call, &stream, e);
     if (err != ERR_OK) {
         err = broken(fetch, err, e);
     }
@@ -275,13 +274,26 @@ static bool pause_for(struct exchange_fetch *fetch, int64_t ms)
     return goes_on;
 }
 
+/* Reads on from where it is, over a channel that is good until it fails. */
+static enum err read_once(struct reading *r, struct error *e)
+{
+    struct exchange_channels *channels = r->fetch->options.channels;
+    struct rpc_channel *channel = NULL;
+    enum err err = exchange_channels_take(channels, r->source->address, &channel, e);
+    if (err == ERR_OK) {
+        err = read_stream(r, channel, e);
+        exchange_channels_give(channels, channel, err == ERR_UNAVAILABLE);
+    }
+    return err;
+}
+
 static enum err read_source(struct reading *r, struct error *e)
 {
     struct exchange_fetch *fetch = r->fetch;
     uint32_t tries = 0;
     for (;;) {
         uint64_t before = r->offset;
-        enum err err = read_stream(r, e);
+        enum err err = read_once(r, e);
         if (err != ERR_UNAVAILABLE) {
             return err;
         }
@@ -302,12 +314,8 @@ static void run_source(struct exchange_fetch *fetch, struct fetch__source *sourc
 {
     struct reading r = {.fetch = fetch, .source = source};
     struct error e = {0};
-    enum err err = exchange_channels_take(fetch->options.channels, source->address, &r.channel, &e);
-    if (err == ERR_OK) {
-        r.ipc = ipc_reader_new(&(struct ipc_reader_options){.needs_checksums = true});
-        err = read_source(&r, &e);
-        exchange_channels_give(fetch->options.channels, r.channel);
-    }
+    r.ipc = ipc_reader_new(&(struct ipc_reader_options){.needs_checksums = true});
+    enum err err = read_source(&r, &e);
     if (r.assembler.message != NULL) {
         let_go(fetch, r.assembler.message->n);
     }

@@ -401,6 +401,34 @@ TEST(a_server_that_comes_back_is_read_on)
     exchange_channels_close(channels);
 }
 
+/* gRPC's channel would go on failing for as long as nobody waits for its connection. */
+TEST(a_worker_that_was_away_is_read_by_the_next_fetch)
+{
+    struct peer peer;
+    struct exchange_channels *channels = peer_channels();
+    struct peer_sum sum;
+    struct error e = {0};
+    peer_open(&peer, PLENTY);
+    struct exchange_source source = peer_write(&peer, 0, 0, 1000, 1, 0);
+    for (int round = 0; round < 3; round++) {
+        struct exchange_fetch *fetch = NULL;
+        bool is_away = round == 1;
+        if (is_away) {
+            peer_stop(&peer);
+        }
+        struct exchange_fetch_options options = {.channels = channels, .retries = is_away ? 3 : 1};
+        CHECK_ERR(exchange_fetch_open(&source, 1, &options, &fetch, &e), ERR_OK);
+        CHECK_ERR(peer_read(fetch, false, &sum, &e), is_away ? ERR_UNAVAILABLE : ERR_OK);
+        exchange_fetch_close(fetch);
+        if (is_away) {
+            peer_start(&peer);
+        }
+    }
+    CHECK_INT(sum.rows, 1000);
+    peer_close(&peer);
+    exchange_channels_close(channels);
+}
+
 TEST(a_server_that_does_not_come_back_fails_the_fetch)
 {
     struct peer peer;
