@@ -136,7 +136,7 @@ programs  := $(patsubst %,$B/bin/unit-%,$(unit)) $(patsubst %,$B/bin/integration
 
 # Plug-ins: the examples, and what the tests load. Each source becomes plugins/NAME.so, made with the public headers only.
 plugin_sources := $(wildcard examples/executor-plugin/*.c examples/operator-plugin/*.c) \
-                  $(wildcard tests/integration/exec/plugins/*.c tests/e2e/plugins/*.c)
+                  $(wildcard tests/integration/exec/plugins/*.c tests/e2e/plugins/*.c tests/chaos/clock.c)
 plugins := $(patsubst %.c,$B/plugins/%.so,$(notdir $(plugin_sources)))
 
 .PHONY: all generated show-flags

@@ -43,6 +43,21 @@ function acknowledged(index, violate) {
   for (const { op, job, code, why } of index.refused) violate(`${op} of ${job} was refused: ${code} ${why}`);
 }
 
+// A command line that has no answer says so after the time that it was given, with the code for that: it does not crash, and
+// does not give up at the first failover.
+const CLI_TIMEOUT_MS = 30000;
+const GAVE_UP = 'exit 3';
+
+function commandLine(index, violate) {
+  const begun = new Map(index.invoked.map(({ call, t }) => [call, t]));
+  for (const { op, call, job, code, why, t } of index.unknown) {
+    if (op !== 'cli') continue;
+    if (code !== GAVE_UP) violate(`the command line of ${job} ended with ${code}: ${why}`);
+    else if (t - begun.get(call) < CLI_TIMEOUT_MS)
+      violate(`the command line of ${job} gave up after ${t - begun.get(call)} ms: ${why}`);
+  }
+}
+
 // Queries bring the rows of one DuckDB.
 function rows(index, violate) {
   for (const { op, job, digest, rows: count } of index.answers) {
@@ -242,6 +257,20 @@ function transitions(index, violateResult, violateDependency) {
   });
 }
 
+// A run without its faults proves nothing.
+function faultsHit(index, violate) {
+  const missed = groupBy(
+    index.faults.filter((it) => it.missed),
+    ({ kind }) => kind,
+  );
+  for (const kind of index.meta.kinds ?? []) {
+    const begun = index.faults.filter((it) => it.kind === kind && it.phase === 'begin').length;
+    if (begun === (missed.get(kind) ?? []).length) violate(`${kind} was planned, and has hit nobody`);
+  }
+  const epochs = new Set(index.audit.map(({ epoch }) => epoch)).size;
+  if (index.meta.kinds?.includes('kill_coordinator') && epochs < 2) violate('nobody but the first leader has led');
+}
+
 // ---- whose fault it was ----
 
 const WORKER_FAULTS = new Set(['kill_worker', 'stop_worker', 'freeze_worker', 'isolate_worker']);
@@ -250,9 +279,12 @@ const ALL_WORKERS_FAULTS = new Set(['isolate_leader']);
 const OUTPUT_FAULTS = new Set(['cut_workers', 'slow_workers', 'fill_disk', 'shift_clock']);
 
 // Times in which a worker could not do its work or be heard: [{ worker, kind, from, to }]; worker undefined: all of them. Leases
-// run out a while after that, and the rest of the way back takes a moment, too.
+// run out a while after that, and the rest of the way back takes a moment, too. A leader that is soon back in reach, or that
+// loses its place with its reach, is no excuse.
 function excuses(index) {
-  const grace = (index.meta.settings.lease_ms ?? 0) + 4000;
+  const lease = index.meta.settings.lease_ms ?? 0;
+  const grace = lease + 4000;
+  const isShort = ({ kind, from }, t) => ALL_WORKERS_FAULTS.has(kind) && t - from < (lease * 3) / 8;
   const open = new Map();
   const list = index.stalls.map(({ t, ms }) => ({ from: t - ms, to: t + grace }));
   for (const { t, kind, hit, phase } of index.faults) {
@@ -266,7 +298,7 @@ function excuses(index) {
       open.get(name).push(excuse);
     } else {
       const excuse = open.get(name)?.shift();
-      if (excuse) excuse.to = t + grace;
+      if (excuse) excuse.to = isShort(excuse, t) ? -Infinity : t + grace;
     }
   }
   return list;
@@ -367,7 +399,9 @@ export function check(history) {
   outcome(index, into('outcome'));
   ends(index, into('ends'));
   recorded(index, into('recorded'));
+  faultsHit(index, into('faults'));
   processes(index, into('processes'));
+  commandLine(index, into('command_line'));
   attemptOnce(index, into('attempt_once'));
   exclusive(index, into('exclusive'));
   oneWriter(index, into('one_writer'));

@@ -137,6 +137,15 @@ test('a history that is right breaks nothing', () => {
   );
 });
 
+test('faults that were planned and hit somebody, and a command line that waited its time, break nothing', () => {
+  const history = good();
+  history.find(({ e }) => e === 'meta').kinds = ['kill_coordinator'];
+  history.push({ t: 1, e: 'fault', kind: 'kill_coordinator', hit: 'c1', phase: 'begin' });
+  history.push({ t: 1000, e: 'invoke', op: 'cli', call: 9, job: 'tree-1' });
+  history.push({ t: 31000, e: 'unknown', op: 'cli', call: 9, job: 'tree-1', code: 'exit 3', why: '' });
+  assert.deepEqual(check(history).violations, []);
+});
+
 // [property, what is wrong, how]
 const cases = [
   [
@@ -257,6 +266,38 @@ const cases = [
     (h) => h.filter(({ e }) => e === 'audit').forEach((line) => (line.epoch = undefined)),
   ],
   ['processes', 'a process ended by itself', (h) => h.push({ t: 1, e: 'unexpected', what: 'c1-1 ended by itself' })],
+  ['faults', 'a kind of fault is planned and never tried', (h, find) => (find('meta', {}).kinds = ['kill_worker'])],
+  [
+    'faults',
+    'a kind of fault finds nobody to hit',
+    (h, find) => {
+      find('meta', {}).kinds = ['kill_worker'];
+      h.push({ t: 1, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'begin' });
+      h.push({ t: 2, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'end', missed: true });
+    },
+  ],
+  [
+    'faults',
+    'coordinators are killed and none takes over',
+    (h, find) => {
+      find('meta', {}).kinds = ['kill_coordinator'];
+      h.push({ t: 1, e: 'fault', kind: 'kill_coordinator', hit: 'c1', phase: 'begin' });
+      for (const line of h.filter(({ e }) => e === 'audit')) line.epoch = 1;
+    },
+  ],
+  [
+    'command_line',
+    'a command line crashes',
+    (h) => h.push({ t: 1, e: 'unknown', op: 'cli', call: 9, job: 'tree-1', code: 'exit SIGSEGV', why: '' }),
+  ],
+  [
+    'command_line',
+    'a command line gives up before its time',
+    (h) => {
+      h.push({ t: 1000, e: 'invoke', op: 'cli', call: 9, job: 'tree-1' });
+      h.push({ t: 3000, e: 'unknown', op: 'cli', call: 9, job: 'tree-1', code: 'exit 3', why: '' });
+    },
+  ],
   ['one_writer', 'another than the leader writes', (h, find) => (find('audit', { xid: '0b' }).app = 'c3-1')],
   [
     'one_writer',
@@ -453,6 +494,22 @@ test("an execution that is lost because its worker was killed is nobody's fault"
     h.push({ t: 2100, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'begin' });
   });
   assert.ok(!properties.has('executed_again'));
+});
+
+test('a leader that is cut off excuses lost leases if that lasts, and only if it still leads', () => {
+  for (const [kind, ms, isExcused] of [
+    ['isolate_leader', 2500, true],
+    ['isolate_leader', 1000, false],
+    ['cut_leader', 5000, false],
+  ]) {
+    const properties = broken((h, find) => {
+      Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
+      h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
+      h.push({ t: 1500, e: 'fault', kind, hit: 'c1', phase: 'begin' });
+      h.push({ t: 1500 + ms, e: 'fault', kind, hit: 'c1', phase: 'end' });
+    });
+    assert.equal(!properties.has('executed_again'), isExcused, `${kind} for ${ms} ms`);
+  }
 });
 
 test('what a task of a query has made may be lost with its worker, or out of reach', () => {

@@ -14,11 +14,15 @@ const DISK_BYTES = 6 * 1024 * 1024;
 const LOG_KEPT = 65536; // characters of a process's output that stay in memory; all of it is in a file
 const SLOTS = 2;
 
-// The library that shifts clocks, if there is one. Sanitizers want to be the first library, so they do without.
-export const clockLibrary = (() => {
+// The libraries that shift clocks, if they are here; clock.c says why one does not do. Sanitizers want to be the first
+// library, so they do without.
+export const clockLibraries = (() => {
   if (/asan|tsan/.test(binary)) return undefined;
   const folders = ['/usr/lib', ...fs.readdirSync('/usr/lib').map((name) => path.join('/usr/lib', name))];
-  return folders.map((folder) => path.join(folder, 'faketime/libfaketimeMT.so.1')).find((file) => fs.existsSync(file));
+  const candidates = folders.map((folder) => path.join(folder, 'faketime/libfaketimeMT.so.1'));
+  const faketime = candidates.find((file) => fs.existsSync(file));
+  const waits = path.resolve(path.dirname(binary), '../plugins/clock.so');
+  return faketime && fs.existsSync(waits) ? `${waits} ${faketime}` : undefined;
 })();
 
 // Whether a small file system of one's own can be had.
@@ -55,7 +59,7 @@ export class Cluster {
     this.dir = dir;
     this.history = history;
     this.bug = bug;
-    this.clocks = clocks && clockLibrary !== undefined;
+    this.clocks = clocks && clockLibraries !== undefined;
     this.members = new Map([...coordinators, ...workers].map((name) => [name, new Member(name)]));
     this.network = new Network();
     this.gates = {};
@@ -171,7 +175,7 @@ export class Cluster {
     if (!fs.existsSync(this.clockFile(name))) fs.writeFileSync(this.clockFile(name), '+0\n');
     return {
       ...env,
-      LD_PRELOAD: clockLibrary,
+      LD_PRELOAD: clockLibraries,
       FAKETIME_TIMESTAMP_FILE: this.clockFile(name),
       FAKETIME_CACHE_DURATION: '1',
       FAKETIME_DONT_FAKE_MONOTONIC: '1',

@@ -10,7 +10,7 @@ export function impossible(cluster) {
   const reasons = {};
   if (!canMount) reasons.fill_disk = 'a file system of its own cannot be mounted (unshare -rm)';
   if (!cluster.clocks)
-    reasons.shift_clock = 'there is no libfaketime that fits (Debian: faketime), or sanitizers forbid it';
+    reasons.shift_clock = 'there is no libfaketime that fits (Debian: faketime) or no clock.so (./dev build), or sanitizers forbid it';
   return reasons;
 }
 
@@ -61,7 +61,9 @@ class Faults {
     ]);
   isolate_worker = ({ hit, how }) => this.#part(this.#between(hit, coordinators), { [how]: true });
   slow_worker = ({ hit, delay_ms }) => this.#part(this.#between(hit, coordinators), { delay: delay_ms });
-  isolate_leader = ({ hit, how }) => this.#part([['*', hit], ...workers.map((name) => [hit, name])], { [how]: true });
+  #around = (hit) => [['*', hit], ...workers.map((name) => [hit, name])];
+  isolate_leader = ({ hit, how }) => this.#part(this.#around(hit), { [how]: true });
+  cut_leader = ({ hit, how }) => this.#part([...this.#around(hit), [hit, 'database']], { [how]: true });
   cut_clients = ({ hit, how }) => this.#part([['client', hit]], { [how]: true });
   cut_database = ({ hit, how }) => this.#part([[hit, 'database']], { [how]: true });
   slow_database = ({ hit, delay_ms }) => this.#part([[hit, 'database']], { delay: delay_ms });
@@ -119,6 +121,7 @@ export class Tormentor {
   #pending = new Set();
   #ending = new Set();
   #isOver = false;
+  #again;
 
   // `isSparing`: whoever is in `spared` is not ended.
   constructor(cluster, history, { isSparing = false } = {}) {
@@ -128,6 +131,7 @@ export class Tormentor {
     this.#faults = new Faults(cluster);
     this.counts = {};
     this.missed = 0; // what should have been hit was away already
+    this.#again = []; // steps of kinds that have hit nobody yet
   }
 
   async run(plan) {
@@ -137,6 +141,7 @@ export class Tormentor {
       const wait = start + step.at_ms - Date.now();
       if (wait > 0) await pause(wait);
       if (this.#isOver) return;
+      for (const earlier of this.#again.splice(0)) await this.#strike(earlier);
       if (!left[step.kind]) await this.#strike(step);
     }
   }
@@ -160,6 +165,7 @@ export class Tormentor {
     if (!end) {
       this.missed++;
       if (hit !== undefined) this.history.add('fault', { kind: step.kind, hit, phase: 'end', missed: true });
+      if (!this.counts[step.kind]) this.#again.push(step);
       return;
     }
     this.counts[step.kind] = (this.counts[step.kind] ?? 0) + 1;

@@ -1,7 +1,7 @@
 // history.js - what happened, a line of JSON each, in the order in which the driver saw it.
 //
 // Every line has `t`, milliseconds since 1970, and `e`, what it is:
-//   meta      how the run was made: seed, minutes, settings, the kinds of faults that were possible
+//   meta      how the run was made: seed, minutes, settings, the kinds of faults that were planned and possible
 //   invoke    a client calls: { call, client, op, job, ... }; then for the same `call` one of
 //   ok        the answer, with what it said
 //   fail      refused for certain: nothing happened

@@ -60,6 +60,8 @@ export const kinds = {
   freeze_worker: { weight: 3, draw: (r) => ({ target: aWorker(r), ms: shortOrLong(r) }) },
   isolate_worker: { weight: 3, draw: (r) => ({ target: aWorker(r), how: aBreak(r), ms: shortOrLong(r) }) },
   isolate_leader: { weight: 2, draw: (r) => ({ target: 'leader', how: aBreak(r), ms: r.int(200, 2500) }) },
+  // The leader's whole machine: from workers, clients and the database at once.
+  cut_leader: { weight: 2, draw: (r) => ({ target: 'leader', how: aBreak(r), ms: r.int(200, 5000) }) },
   slow_worker: { weight: 1, draw: (r) => ({ target: aWorker(r), delay_ms: r.int(20, 300), ms: r.int(500, 4000) }) },
   cut_clients: { weight: 2, draw: (r) => ({ target: aCoordinator(r), how: aBreak(r), ms: r.int(100, 2000) }) },
   cut_workers: {

@@ -12,6 +12,7 @@ import { quote, reference } from '../e2e/sql-reference.js';
 import { tableFromArrow } from '../e2e/sql-table.js';
 
 const CALL_MS = 4000; // then nobody knows, and the next coordinator is asked
+const CLI_TIMEOUT_MS = 30000; // for which a command line looks for a coordinator before it gives up
 const GONE_MS = 10000; // a job that was acknowledged and is not known for so long is lost
 const lower = (state) => state.replace(/^QUERY_STATE_/, '').toLowerCase();
 const isEnd = (state) => ['succeeded', 'failed', 'canceled'].includes(state);
@@ -234,7 +235,7 @@ class One {
             return await ask(this.client);
           } catch (error) {
             if (error.code === grpcStatus.NOT_FOUND) unknownSince = Math.min(unknownSince, Date.now());
-            error.isRefusal = refusals.includes(error.code) || Date.now() - unknownSince > GONE_MS;
+            error.isRefusal ||= refusals.includes(error.code) || Date.now() - unknownSince > GONE_MS;
             throw error;
           }
         });
@@ -337,7 +338,8 @@ class One {
     const end = await this.end(job);
     if (end?.state === 'succeeded') {
       await this.ask('rows', { job }, async (client) => {
-        const { rows } = tableFromArrow(await fetchBytes(client, job));
+        const bytes = await fetchBytes(client, job);
+        const { rows } = whole(() => tableFromArrow(bytes));
         return { said: { digest: digestOf(rows, isOrdered), rows: rows.length } };
       });
     }
@@ -388,12 +390,12 @@ class One {
 
   async #cli(args, stdin, { job, isQuery, isOrdered }) {
     const server = this.cluster.servers.join(',');
-    const run = new Process('cli', binary, [...args, '--server', server, '--timeout', '30s'], {
+    const run = new Process('cli', binary, [...args, '--server', server, '--timeout', `${CLI_TIMEOUT_MS / 1000}s`], {
       cwd: this.cluster.dir,
       stdin,
     });
     const { code, signal } = await run.ended;
-    // 0: it succeeded; 1: it failed, as it may have to. Everything else is no answer.
+    // 0: it succeeded; 1: it failed, as it may have to. Everything else is no answer; check.js looks at which.
     if (code !== 0 && code !== 1) {
       throw Object.assign(new Error(`exit code ${code ?? signal}: ${run.stderr.slice(-300)}`), {
         code: `exit ${code ?? signal}`,
@@ -405,14 +407,23 @@ class One {
         said: {
           state,
           message: run.stderr.slice(-300),
-          results: code === 0 ? keysOf(JSON.parse(run.stdout)) : undefined,
+          results: code === 0 ? whole(() => keysOf(JSON.parse(run.stdout))) : undefined,
         },
       };
     const file = path.join(this.cluster.dir, `${job}.arrow`);
     if (code !== 0) return { said: { state, message: run.stderr.slice(-300) } };
-    const { rows } = tableFromArrow(fs.readFileSync(file));
+    const { rows } = whole(() => tableFromArrow(fs.readFileSync(file)));
     fs.rmSync(file);
     return { said: { state, digest: digestOf(rows, isOrdered), rows: rows.length } };
+  }
+}
+
+// What was answered as complete must be whole: that it cannot be read is for certain, and no reason to ask again.
+function whole(read) {
+  try {
+    return read();
+  } catch (error) {
+    throw Object.assign(error, { isRefusal: true, code: 'broken' });
   }
 }
 
