@@ -331,6 +331,7 @@ static void close_sql(struct executor *executor)
 {
     struct sql_executor *sql = CONTAINER_OF(executor, struct sql_executor, base);
     sql__watch_deinit(&sql->watch);
+    sql__room_deinit(&sql->room);
     sql__drop_folders(sql, NULL);
     planner_close(sql->planner);
     end_instance(sql->instance);
@@ -372,5 +373,6 @@ struct executor *executor_sql(const struct sql_options *options)
     list_init(&sql->folders);
     sql__folders_load(sql);
     sql__watch_init(&sql->watch);
+    sql__room_init(&sql->room);
     return &sql->base;
 }

@@ -63,6 +63,15 @@ struct sql_watch {
     bool is_ending;
 };
 
+/* Where fragments run (sql_room.c). */
+struct sql_room {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint32_t n_inside;
+    uint32_t n_wanting; /* to be alone */
+    bool is_taken;      /* by one that is alone */
+};
+
 struct sql_executor {
     struct executor base;
     struct sql_options options; /* with the next three as its texts */
@@ -81,6 +90,7 @@ struct sql_executor {
     struct list known; /* plans of queries, in case these come again (sql_known.c) */
     uint32_t n_known;
     struct sql_watch watch;
+    struct sql_room room;
 };
 
 /* ERR_UNAVAILABLE if there is no library. The caller gives it back; `is_broken`: nobody gets it any more. */
@@ -140,6 +150,13 @@ void sql__watch_deinit(struct sql_watch *watch);
 /* From now on the run is watched. ERR_EXHAUSTED if no thread can be started. */
 MUST_USE enum err sql__run_begin(struct sql_run *run, struct error *e);
 void sql__run_end(struct sql_run *run);
+
+void sql__room_init(struct sql_room *room);
+void sql__room_deinit(struct sql_room *room);
+
+/* Waits until the run can run, beside others or `is_alone`. False: it was stopped meanwhile. Whoever is in leaves. */
+MUST_USE bool sql__room_enter(struct sql_run *run, bool is_alone);
+void sql__room_leave(struct sql_run *run);
 
 /* What is to be interrupted at a stop; NULL and 0: nothing any more. Before it is used, and before it is closed. */
 void sql__run_set_connection(struct sql_run *run, uint32_t i, struct duck_connection *connection);

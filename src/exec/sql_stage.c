@@ -35,6 +35,7 @@ struct fragment {
     const struct physical_stage *stage;
     uint32_t position; /* of the stage in the plan */
     uint32_t task;
+    bool is_alone; /* in the room */
     struct arena arena;
     struct sql_instance *instance;
     struct duck_connection *connections[SQL_CONNECTIONS_MAX]; /* the second is for the operator's rows */
@@ -569,10 +570,17 @@ static void note_lost(const struct fragment *f)
     mem_free(keys);
 }
 
-/* Whether another attempt would end the same way: the query itself is wrong, or what it reads. */
-static bool is_hopeless(const struct fragment *f, enum err code)
+/* DuckDB's memory, not a disk. */
+static bool is_out_of_memory(const struct error *e)
 {
-    return code == ERR_INVALID || code == ERR_STALE || (code == ERR_NOT_FOUND && f->stage->n_splits == 0);
+    return e->code == ERR_EXHAUSTED && strstr(e->message, "Out of Memory Error") != NULL;
+}
+
+/* Whether another attempt would end the same way: the query itself is wrong, or what it reads, or it had all memory. */
+static bool is_hopeless(const struct fragment *f, const struct error *e)
+{
+    return e->code == ERR_INVALID || e->code == ERR_STALE || (e->code == ERR_NOT_FOUND && f->stage->n_splits == 0) ||
+           is_out_of_memory(e);
 }
 
 static void add_hint(const struct fragment *f, struct error *e)
@@ -580,15 +588,21 @@ static void add_hint(const struct fragment *f, struct error *e)
     if (e->hint[0] != '\0') {
         return;
     }
-    if (e->code == ERR_EXHAUSTED) {
+    uint64_t megabytes = f->run->sql->options.memory_bytes_max / 1000000;
+    if (is_out_of_memory(e)) {
+        error_hint(
+            e, "it had all memory for queries of this worker, %" PRIu64 " MB, to itself: give workers more (--memory)",
+            megabytes);
+    } else if (e->code == ERR_EXHAUSTED) {
         error_hint(e, "queries of this worker have %" PRIu64 " MB of memory, and the disk behind it to spill to",
-                   f->run->sql->options.memory_bytes_max / 1000000);
+                   megabytes);
     } else if (e->code == ERR_NOT_FOUND) {
         error_hint(e, "paths must mean the same on all workers");
     }
 }
 
-static void report_failure(struct fragment *f, const struct error *e)
+/* True: it ran out of memory beside others. Nothing is said then; it should be run again, alone. */
+static bool report_failure(struct fragment *f, const struct error *e)
 {
     bool is_fetch = false;
     struct error cause = *cause_of(f, e, &is_fetch);
@@ -600,10 +614,13 @@ static void report_failure(struct fragment *f, const struct error *e)
         sql__fail(f->run, false, &cause);
     } else if (has_changed(f, &change)) {
         sql__fail(f->run, true, &change);
+    } else if (is_out_of_memory(&cause) && !f->is_alone) {
+        return true;
     } else {
         add_hint(f, &cause);
-        sql__fail(f->run, is_hopeless(f, cause.code), &cause);
+        sql__fail(f->run, is_hopeless(f, &cause), &cause);
     }
+    return false;
 }
 
 /* After an error of its own, DuckDB refuses everything. */
@@ -613,10 +630,12 @@ static bool is_broken(const struct error *e)
            strstr(e->message, "has been invalidated") != NULL;
 }
 
-void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint32_t stage, uint32_t task)
+/* Runs it once. True as report_failure. */
+static bool run_once(struct fragment f)
 {
     struct error e = {0};
-    struct fragment f = {.run = run, .plan = plan, .stage = &plan->stages[stage], .position = stage, .task = task};
+    struct sql_run *run = f.run;
+    bool is_short = false;
     f.n_partitions = is_partitioned(&f) ? f.stage->output.partitions : 1;
     enum err err = has_changed(&f, &e) ? ERR_STALE : start(&f, &e);
     if (err == ERR_OK) {
@@ -628,7 +647,7 @@ void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint3
     end_chain(&f);
     run->out->is_success = err == ERR_OK;
     if (err != ERR_OK) {
-        report_failure(&f, &e);
+        is_short = report_failure(&f, &e);
         if (f.file.path != NULL) {
             sql__file_drop(&f.file);
         }
@@ -638,6 +657,26 @@ void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint3
     }
     sql__give_instance(run->sql, f.instance, is_broken(&e) || is_broken(&f.rows[0].error));
     arena_deinit(&f.arena);
+    return is_short;
+}
+
+void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint32_t stage, uint32_t task)
+{
+    struct fragment f = {.run = run, .plan = plan, .stage = &plan->stages[stage], .position = stage, .task = task};
+    for (bool is_wanted = true; is_wanted; f.is_alone = true) {
+        if (!sql__room_enter(run, f.is_alone)) {
+            exec_fail(run->out, false, "stopped");
+            return;
+        }
+        is_wanted = run_once(f);
+        sql__room_leave(run);
+        if (is_wanted) {
+            atomic_store(&run->rows, 0);
+            atomic_store(&run->bytes, 0);
+            atomic_store(&run->rows_in, 0);
+            atomic_store(&run->rows_expected, 0);
+        }
+    }
 }
 
 void sql__run_select(struct sql_run *run, const char *select)

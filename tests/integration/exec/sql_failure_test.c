@@ -121,18 +121,51 @@ TEST(a_stage_whose_rows_are_wrong_fails_for_good)
     cluster_close(&cluster);
 }
 
-TEST(a_query_without_enough_memory_says_so_and_may_be_tried_again)
+TEST(a_query_without_enough_memory_says_so_and_is_not_tried_again)
 {
     struct cluster cluster;
     cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000, .memory_bytes = 60000000});
     struct exec_outcome out =
         run_named(&cluster, "plan", 0, "{\"sql\":\"SELECT list(i + random()) AS l FROM range(30000000) r(i)\"}");
-    CHECK(strstr(out.message.data, "queries of this worker have 60 MB of memory") != NULL);
-    expect_failed(out, "Out of Memory Error", false);
+    CHECK(strstr(out.message.data, "all memory for queries of this worker, 60 MB, to itself") != NULL);
+    expect_failed(out, "Out of Memory Error", true);
     /* The worker goes on. */
     out = run_named(&cluster, "plan", 0, "{\"sql\":\"SELECT sum(i) AS s FROM range(1000000) r(i)\"}");
     CHECK_STR(out.is_success ? NULL : out.message.data, NULL);
     exec_outcome_deinit(&out);
+    cluster_close(&cluster);
+}
+
+/* Needs more than a third of 60 MB, and cannot spill it. */
+#define LARGE                                                                                                          \
+    "{\"stages\":[{\"id\":0,\"sql\":\"SELECT len(list(i)) AS n FROM range(" LARGE_ROWS ") r(i)\","                     \
+    "\"output\":{\"exchange\":\"result\"}}]}"
+#define LARGE_ROWS "1500000"
+
+static void *run_large(void *context)
+{
+    size_t n_failed = 0;
+    for (int i = 0; i < 8; i++) {
+        struct exec_outcome out = run_named(context, "s0", 0, LARGE);
+        n_failed += !out.is_success;
+        exec_outcome_deinit(&out);
+    }
+    return (void *)n_failed;
+}
+
+TEST(queries_whose_memory_does_for_one_of_them_run_one_after_the_other)
+{
+    struct cluster cluster;
+    pthread_t threads[3];
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000, .memory_bytes = 60000000});
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_INT(pthread_create(&threads[i], NULL, run_large, &cluster), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        void *n_failed = NULL;
+        CHECK_INT(pthread_join(threads[i], &n_failed), 0);
+        CHECK_UINT((uintptr_t)n_failed, 0);
+    }
     cluster_close(&cluster);
 }
 
