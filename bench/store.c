@@ -4,7 +4,8 @@
  *   bench-store [--json] [--quick] [--check] [--store sqlite|postgres] [--width N] [--history N] [PART]...
  *
  *   lifecycles  full lifecycles of tasks per second (submit, assign, complete) with 1, 100 and 1,000 of them under way, and
- *               the same rows written by the bare engine; then also with a question and an input of its own per submit
+ *               the same rows written by the bare engine; then also with a question and an input of its own per submit,
+ *               beside the bare engine that writes these inputs, too; and jobs of so many tasks by the bare engine alone
  *   latency     a lone command beside a bare commit
  *   recovery    from the start of a coordinator with 1,000,000 live tasks, a tenth of them under leases, to its first answer
  *   prune       a lone command while old history is removed, and while it is not
@@ -184,11 +185,11 @@ static const char *const engines[] = {"sqlite", "postgres"};
 
 /* ---- lifecycles ---- */
 
-static double bare_lifecycles(struct bare *bare, uint32_t width, uint32_t n)
+static double bare_lifecycles(struct bare *bare, enum script_shape shape, uint32_t width, uint32_t n)
 {
     struct script script;
     uint32_t n_groups = (n + width - 1) / width;
-    script_init(&script, n_groups, width, bench.next_script);
+    script_init(&script, shape, n_groups, width, bench.next_script);
     bench.next_script += (uint64_t)n_groups * width;
     struct bare_script *prepared = bare_prepare(bare, &script);
     double start = seconds();
@@ -201,25 +202,41 @@ static double bare_lifecycles(struct bare *bare, uint32_t width, uint32_t n)
     return rate;
 }
 
-/* Round by round. */
-struct speeds {
-    const double *bares;
-    const double *ours;
-    const double *twos;
-    const double *eaches;
-    const double *ratios;
-};
+enum speed { BARE, LOOP, LOOP_TWICE, RATIO, BARE_EACH, LOOP_EACH, RATIO_EACH, BARE_TREE, SPEEDS };
 
-static void print_lifecycles(const char *engine, uint32_t width, int rounds, struct speeds speeds)
+static void measure_lifecycles(struct bare *bare, struct drive *drive, uint32_t width, uint32_t n, double out[SPEEDS])
 {
-    double ratio = median(speeds.ratios, rounds);
-    print(median(speeds.bares, rounds), "lifecycles/s, bare engine", "%s_bare_%u", engine, width);
-    print(median(speeds.ours, rounds), "lifecycles/s, loop + store", "%s_loop_%u", engine, width);
-    print(median(speeds.twos, rounds), "lifecycles/s, two clients that take turns", "%s_loop_twice_%u", engine, width);
-    print(median(speeds.eaches, rounds), "lifecycles/s, one lookup and one payload per submit", "%s_loop_each_%u",
-          engine, width);
-    print(ratio, "of the bare engine; wanted >= 0.7 at 100 and 1000", "%s_ratio_%u", engine, width);
-    want(width == 1 || ratio >= 0.7, engine, "0.7 of the bare engine");
+    out[BARE] = bare_lifecycles(bare, SCRIPT_JOBS, width, n);
+    out[LOOP] = drive_lifecycles(drive, DRIVE_TOGETHER, 1, width, n);
+    out[LOOP_TWICE] = drive_lifecycles(drive, DRIVE_TOGETHER, 2, width, n);
+    out[RATIO] = out[LOOP] / out[BARE];
+    out[BARE_EACH] = bare_lifecycles(bare, SCRIPT_INPUTS, width, n);
+    out[LOOP_EACH] = drive_lifecycles(drive, DRIVE_EACH, 1, width, n);
+    out[RATIO_EACH] = out[LOOP_EACH] / out[BARE_EACH];
+    out[BARE_TREE] = bare_lifecycles(bare, SCRIPT_TREE, width, n);
+}
+
+static void print_lifecycles(const char *engine, uint32_t width, int rounds, double seen[SPEEDS][ROUNDS_MAX])
+{
+    static const struct {
+        const char *name;
+        const char *unit;
+    } figures[SPEEDS] = {
+        [BARE] = {"bare", "lifecycles/s, bare engine"},
+        [LOOP] = {"loop", "lifecycles/s, loop + store"},
+        [LOOP_TWICE] = {"loop_twice", "lifecycles/s, two clients that take turns"},
+        [RATIO] = {"ratio", "of the bare engine; wanted >= 0.7 at 100 and 1000"},
+        [BARE_EACH] = {"bare_each", "lifecycles/s, bare engine, one payload per job"},
+        [LOOP_EACH] = {"loop_each", "lifecycles/s, one lookup and one payload per submit"},
+        [RATIO_EACH] = {"ratio_each", "of the bare engine; wanted >= 0.7 at 100 and 1000"},
+        [BARE_TREE] = {"bare_tree", "lifecycles/s, bare engine, jobs of so many tasks with one payload"},
+    };
+    for (int i = 0; i < SPEEDS; i++) {
+        print(median(seen[i], rounds), figures[i].unit, "%s_%s_%u", engine, figures[i].name, width);
+    }
+    want(width == 1 || median(seen[RATIO], rounds) >= 0.7, engine, "0.7 of the bare engine");
+    want(width == 1 || median(seen[RATIO_EACH], rounds) >= 0.7, engine,
+         "0.7 of the bare engine with one lookup and one payload per submit");
 }
 
 static void run_lifecycles(void)
@@ -239,24 +256,15 @@ static void run_lifecycles(void)
             if (bench.width != 0 && bench.width != sizes[i].width) {
                 continue;
             }
-            double ours[ROUNDS_MAX], twos[ROUNDS_MAX], eaches[ROUNDS_MAX], bares[ROUNDS_MAX], ratios[ROUNDS_MAX];
-            uint32_t n = bench.quick ? sizes[i].n / 5 : sizes[i].n;
+            double seen[SPEEDS][ROUNDS_MAX];
             for (int r = -1; r < rounds; r++) { /* the first is to warm up */
-                double bare_rate = bare_lifecycles(bare, sizes[i].width, n);
-                double our_rate = drive_lifecycles(drive, DRIVE_TOGETHER, 1, sizes[i].width, n);
-                double two_rate = drive_lifecycles(drive, DRIVE_TOGETHER, 2, sizes[i].width, n);
-                double each_rate = drive_lifecycles(drive, DRIVE_EACH, 1, sizes[i].width, n);
-                if (r >= 0) {
-                    bares[r] = bare_rate;
-                    ours[r] = our_rate;
-                    twos[r] = two_rate;
-                    eaches[r] = each_rate;
-                    ratios[r] = our_rate / bare_rate;
+                double round[SPEEDS];
+                measure_lifecycles(bare, drive, sizes[i].width, bench.quick ? sizes[i].n / 5 : sizes[i].n, round);
+                for (int f = 0; f < SPEEDS && r >= 0; f++) {
+                    seen[f][r] = round[f];
                 }
             }
-            print_lifecycles(
-                engines[k], sizes[i].width, rounds,
-                (struct speeds){.bares = bares, .ours = ours, .twos = twos, .eaches = eaches, .ratios = ratios});
+            print_lifecycles(engines[k], sizes[i].width, rounds, seen);
         }
         drive_stop(drive);
         bare_close(bare);
@@ -277,7 +285,7 @@ static void run_latency(void)
         }
         struct bare *bare = bare_open(new_database(engines[k]));
         struct drive *drive = drive_start(new_database(engines[k]), 0);
-        script_init(&script, (uint32_t)n, 1, bench.next_script);
+        script_init(&script, SCRIPT_JOBS, (uint32_t)n, 1, bench.next_script);
         bench.next_script += (uint64_t)n;
         struct bare_script *prepared = bare_prepare(bare, &script);
         for (int i = 0; i < n; i++) {
@@ -329,7 +337,7 @@ static void write_columns(struct buf *sql, const struct table *table, const stru
 static void multiply(struct bare *bare, const struct multiplication *m, enum row_kind kind, uint64_t n,
                      const struct replacement *replacements, size_t n_replacements)
 {
-    const struct table *table = table_of(kind);
+    const struct table *table = script_table(kind);
     bool is_lite = strcmp(m->engine, "sqlite") == 0;
     const char *schema = is_lite ? "" : "capstan.";
     struct buf sql = {0};
@@ -367,11 +375,11 @@ enum template { TEMPLATE_WAITING, TEMPLATE_LEASED, TEMPLATE_ENDED };
 
 static const struct drive_templates templates = {"waiting-template", "leased-template", "ended-template"};
 
-/* Jobs, stages and tasks; of those under leases these and their attempts; of ended ones attempts and events. */
+/* Jobs, stages and tasks; of those under leases these and their attempts; of ended ones attempts, payloads and events. */
 static void multiply_all(struct bare *bare, const struct multiplication *m, enum template template)
 {
     bool is_lite = strcmp(m->engine, "sqlite") == 0;
-    char job_of_job[96], job_of_task[96], task[48], spec[160], key[48], token[96], seq[160];
+    char job_of_job[96], job_of_task[96], task[48], spec[160], key[48], token[96], digest[96], seq[160];
     write_id(job_of_job, sizeof job_of_job, m, 1);
     write_id(job_of_task, sizeof job_of_task, m, m->per_job);
     snprintf(task, sizeof task, "s.i %% %llu", (unsigned long long)m->per_job);
@@ -379,9 +387,13 @@ static void multiply_all(struct bare *bare, const struct multiplication *m, enum
     snprintf(key, sizeof key, "%s", is_lite ? "randomblob(32)" : "sha256(int8send(s.i))");
     snprintf(token, sizeof token, "%s", /* 16 bytes, the same for the task and its lease */
              is_lite ? "CAST(printf('%016d', s.i) AS BLOB)" : "convert_to(lpad(s.i::text, 16, '0'), 'UTF8')");
+    snprintf(digest, sizeof digest, "%s", /* 32 bytes, the same for the task and its input */
+             is_lite ? "CAST(printf('%032d', s.i) AS BLOB)" : "convert_to(lpad(s.i::text, 32, '0'), 'UTF8')");
     uint64_t n_jobs = m->n / m->per_job;
     const struct replacement of_job[] = {{"job_id", job_of_job}, {"spec", spec}};
-    const struct replacement of_task[] = {{"job_id", job_of_task}, {"task", task}, {"idempotency_key", key}};
+    const struct replacement of_task[] = {{"job_id", job_of_task}, {"task", task}, {"inputs", digest}};
+    const struct replacement of_attempt[] = {{"job_id", job_of_task}, {"task", task}, {"idempotency_key", key}};
+    const struct replacement of_payload[] = {{"job_id", job_of_task}, {"digest", digest}};
     const struct replacement of_lease[] = {{"job_id", job_of_task},
                                            {"task", task},
                                            {"lease_id", token},
@@ -391,12 +403,14 @@ static void multiply_all(struct bare *bare, const struct multiplication *m, enum
     multiply(bare, m, ROW_JOB, n_jobs, of_job, 1);
     multiply(bare, m, ROW_STAGE, n_jobs, of_job, 2);
     multiply(bare, m, ROW_TASK, m->n, template == TEMPLATE_LEASED ? of_lease : of_task,
-             template == TEMPLATE_LEASED ? ARRAY_LEN(of_lease) : 2);
+             template == TEMPLATE_LEASED  ? ARRAY_LEN(of_lease)
+             : template == TEMPLATE_ENDED ? 3
+                                          : 2); /* nobody waits or runs with an input */
     if (template == TEMPLATE_LEASED) {
         multiply(bare, m, ROW_LEASE, m->n, of_lease, ARRAY_LEN(of_lease));
     }
     if (template != TEMPLATE_WAITING) {
-        multiply(bare, m, ROW_ATTEMPT, m->n, of_task, 3);
+        multiply(bare, m, ROW_ATTEMPT, m->n, of_attempt, 3);
     }
     if (template == TEMPLATE_ENDED) {
         long long last = bare_number(bare, is_lite ? "SELECT max(seq) FROM task_events"
@@ -404,6 +418,7 @@ static void multiply_all(struct bare *bare, const struct multiplication *m, enum
         snprintf(seq, sizeof seq, "%lld + 1 + s.i * 1000 + t.seq %% 1000", last);
         const struct replacement of_event[] = {{"job_id", job_of_task}, {"task", task}, {"seq", seq}};
         multiply(bare, m, ROW_EVENT, m->n, of_event, 3);
+        multiply(bare, m, ROW_META, m->n, of_payload, 2); /* which stands for payloads */
     }
     bare_run(bare, is_lite ? "PRAGMA wal_checkpoint(TRUNCATE); ANALYZE" : "ANALYZE");
 }
@@ -523,6 +538,9 @@ static void run_prune(void)
         print(quantile(quiet, n, 0.99) * 1e3, "ms, p99", "%s_prune_quiet_p99_ms", engines[k]);
         print(median(busy, n) * 1e3, "ms, a lone submit while history goes, median", "%s_prune_busy_ms", engines[k]);
         print(quantile(busy, n, 0.99) * 1e3, "ms, p99", "%s_prune_busy_p99_ms", engines[k]);
+        double ratio = median(busy, n) / median(quiet, n);
+        print(ratio, "of one without pruning, medians; wanted <= 2", "%s_prune_ratio", engines[k]);
+        want(ratio <= 2, engines[k], "a lone command beside pruning within 2 of those without");
         print((double)gone, "jobs of ten tasks that went meanwhile", "%s_prune_jobs_gone", engines[k]);
         print((double)left, "jobs left: above 0, it was pruned all the time", "%s_prune_jobs_left", engines[k]);
     }
@@ -542,40 +560,55 @@ static uint64_t database_bytes(const char *url)
     return summary.bytes;
 }
 
+/* A database with that many ended tasks, each with an attempt, an input and events. */
+static const char *database_with_history(const char *engine)
+{
+    const char *url = database_with_templates(engine);
+    struct bare *bare = bare_open(url);
+    struct multiplication m = {engine, templates.ended_id, "0-ended-", bench.history, 10};
+    double start = seconds();
+    multiply_all(bare, &m, TEMPLATE_ENDED);
+    bare_run(bare, strcmp(engine, "sqlite") == 0 ? "SELECT 1" : "CHECKPOINT");
+    bare_close(bare);
+    print(seconds() - start, "s to write the history by SQL", "%s_history_write_s", engine);
+    print((double)database_bytes(url) / 1e9, "GB of disk, logs not included", "%s_history_gb", engine);
+    print((double)bench.history, "ended tasks in the history", "%s_history_tasks", engine);
+    return url;
+}
+
+static void compare_history(const char *engine, struct drive *full, struct drive *empty, enum drive_manner manner)
+{
+    double ratios[ROUNDS_MAX], empties[ROUNDS_MAX], fulls[ROUNDS_MAX];
+    const char *each = manner == DRIVE_EACH ? "_each" : ""; /* one lookup and one payload per submit */
+    int rounds = bench.quick ? 3 : 7;
+    for (int r = -1; r < rounds; r++) {
+        uint32_t n = bench.quick ? 5000 : 20000;
+        double empty_rate = drive_lifecycles(empty, manner, 1, 100, n);
+        double full_rate = drive_lifecycles(full, manner, 1, 100, n);
+        if (r >= 0) {
+            empties[r] = empty_rate;
+            fulls[r] = full_rate;
+            ratios[r] = full_rate / empty_rate;
+        }
+    }
+    print(median(empties, rounds), "lifecycles/s at 100 without them", "%s_history_empty%s_100", engine, each);
+    print(median(fulls, rounds), "lifecycles/s at 100 with them", "%s_history_full%s_100", engine, each);
+    print(median(ratios, rounds), "wanted >= 0.8", "%s_history_ratio%s", engine, each);
+    want(median(ratios, rounds) >= 0.8, engine,
+         manner == DRIVE_EACH ? "0.8 of the speed with a long history, with one lookup and one payload per submit"
+                              : "0.8 of the speed with a long history");
+}
+
 static void run_history(void)
 {
-    int rounds = bench.quick ? 3 : 7;
     for (size_t k = 0; k < ARRAY_LEN(engines); k++) {
-        double ratios[ROUNDS_MAX], empties[ROUNDS_MAX], fulls[ROUNDS_MAX];
         if (!is_wanted(engines[k])) {
             continue;
         }
-        const char *url = database_with_templates(engines[k]);
-        struct bare *bare = bare_open(url);
-        struct multiplication m = {engines[k], templates.ended_id, "0-ended-", bench.history, 10};
-        double start = seconds();
-        multiply_all(bare, &m, TEMPLATE_ENDED);
-        bare_run(bare, strcmp(engines[k], "sqlite") == 0 ? "SELECT 1" : "CHECKPOINT");
-        bare_close(bare);
-        print(seconds() - start, "s to write the history by SQL", "%s_history_write_s", engines[k]);
-        print((double)database_bytes(url) / 1e9, "GB of disk, logs not included", "%s_history_gb", engines[k]);
-        struct drive *full = drive_start(url, 0);
+        struct drive *full = drive_start(database_with_history(engines[k]), 0);
         struct drive *empty = drive_start(new_database(engines[k]), 0);
-        for (int r = -1; r < rounds; r++) {
-            uint32_t n = bench.quick ? 5000 : 20000;
-            double empty_rate = drive_lifecycles(empty, DRIVE_TOGETHER, 1, 100, n);
-            double full_rate = drive_lifecycles(full, DRIVE_TOGETHER, 1, 100, n);
-            if (r >= 0) {
-                empties[r] = empty_rate;
-                fulls[r] = full_rate;
-                ratios[r] = full_rate / empty_rate;
-            }
-        }
-        print((double)bench.history, "ended tasks in the history", "%s_history_tasks", engines[k]);
-        print(median(empties, rounds), "lifecycles/s at 100 without them", "%s_history_empty_100", engines[k]);
-        print(median(fulls, rounds), "lifecycles/s at 100 with them", "%s_history_full_100", engines[k]);
-        print(median(ratios, rounds), "wanted >= 0.8", "%s_history_ratio", engines[k]);
-        want(median(ratios, rounds) >= 0.8, engines[k], "0.8 of the speed with a long history");
+        compare_history(engines[k], full, empty, DRIVE_TOGETHER);
+        compare_history(engines[k], full, empty, DRIVE_EACH);
         drive_stop(full);
         drive_stop(empty);
     }

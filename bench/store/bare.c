@@ -10,12 +10,13 @@
 #include "base/mem.h"
 
 #define COLUMNS_MAX 32
+#define TABLES (ROW_META + 1) /* by kind; the last one is `payloads` */
 
 struct bare {
     sqlite3 *lite;
-    sqlite3_stmt *statements[OP_KINDS][ROW_META];
+    sqlite3_stmt *statements[OP_KINDS][TABLES];
     PGconn *pg;
-    bool is_prepared[OP_KINDS][ROW_META];
+    bool is_prepared[OP_KINDS][TABLES];
 };
 
 /* One statement of PostgreSQL with its arrays. */
@@ -163,7 +164,7 @@ struct bare *bare_open(const char *url)
 void bare_close(struct bare *bare)
 {
     for (int what = 0; what < OP_KINDS; what++) {
-        for (int kind = 0; kind < ROW_META; kind++) {
+        for (int kind = 0; kind < TABLES; kind++) {
             sqlite3_finalize(bare->statements[what][kind]);
         }
     }
@@ -262,15 +263,17 @@ static void fill_call(struct call *call, const struct transaction *t)
 
 static struct call_list calls_of(const struct transaction *t)
 {
-    struct call_list list = {.calls = mem_calloc(OP_KINDS * (size_t)ROW_META, sizeof *list.calls)};
+    struct call_list list = {.calls = mem_calloc(OP_KINDS * (size_t)TABLES, sizeof *list.calls)};
     for (int what = OP_KINDS - 1; what >= 0; what--) { /* removals first, as a lease may be taken anew */
-        for (int kind = 0; kind < ROW_META; kind++) {
+        for (int kind = 0; kind < TABLES; kind++) {
             bool any = false;
             for (uint32_t k = 0; k < t->n_ops; k++) {
-                any = any || (t->ops[k].what == (enum op_kind)what && t->ops[k].table == table_of((enum row_kind)kind));
+                any = any ||
+                      (t->ops[k].what == (enum op_kind)what && t->ops[k].table == script_table((enum row_kind)kind));
             }
             if (any) {
-                list.calls[list.n] = (struct call){.what = (enum op_kind)what, .table = table_of((enum row_kind)kind)};
+                list.calls[list.n] =
+                    (struct call){.what = (enum op_kind)what, .table = script_table((enum row_kind)kind)};
                 fill_call(&list.calls[list.n++], t);
             }
         }

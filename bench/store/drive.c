@@ -123,13 +123,12 @@ static void join(struct lane *lane)
     await(lane);
 }
 
-/* An input of 64 bytes, other ones for every job. */
 static void add_input(struct request *request, struct stage_spec *stage)
 {
     const struct cmd_submit *submit = &request->command.u.submit;
     struct task_spec *task = arena_zalloc(&request->arena, sizeof *task);
     struct payload *payload = arena_zalloc(&request->arena, sizeof *payload);
-    const char *text = arena_format(&request->arena, "{\"input\":\"%-52.52s\"}", submit->job_id);
+    const char *text = script_input(&request->arena, submit->job_id);
     *payload = (struct payload){.job_id = submit->job_id, .bytes = text, .n_bytes = strlen(text)};
     sha256_once(text, payload->n_bytes, payload->digest.bytes);
     task->inputs = payload->digest;
@@ -375,10 +374,10 @@ double drive_submit(struct drive *d)
     return took;
 }
 
-static void submit_one(struct lane *lane, const char *job_id)
+static void submit_one(struct lane *lane, const char *job_id, enum drive_manner manner)
 {
     lane->width = 1;
-    lane->manner = DRIVE_TOGETHER;
+    lane->manner = manner;
     struct sight unknown = look_up(lane, &job_id, 1);
     set_waiting(lane, 1);
     submit(lane, job_id, unknown);
@@ -387,11 +386,11 @@ static void submit_one(struct lane *lane, const char *job_id)
 
 void drive_make_templates(struct drive *d, const struct drive_templates *ids)
 {
-    submit_one(&d->lanes[0], ids->ended_id);
+    submit_one(&d->lanes[0], ids->ended_id, DRIVE_EACH);
     take_one(&d->lanes[0]);
     report_all(&d->lanes[0]);
     await(&d->lanes[0]);
-    submit_one(&d->lanes[1], ids->leased_id);
+    submit_one(&d->lanes[1], ids->leased_id, DRIVE_TOGETHER);
     take_one(&d->lanes[1]);
-    submit_one(&d->lanes[0], ids->waiting_id);
+    submit_one(&d->lanes[0], ids->waiting_id, DRIVE_TOGETHER);
 }

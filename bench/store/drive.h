@@ -36,7 +36,7 @@ double drive_lifecycles(struct drive *drive, enum drive_manner manner, uint32_t 
 /* Submits one job and waits for the answer. Seconds. */
 double drive_submit(struct drive *drive);
 
-/* Jobs of one task to be multiplied by SQL: it waits, it runs under a lease of worker-2, it has ended. */
+/* Jobs of one task to be multiplied by SQL: it waits, it runs under a lease of worker-2, it has ended and had an input. */
 struct drive_templates {
     const char *waiting_id;
     const char *leased_id;

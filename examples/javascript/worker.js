@@ -18,6 +18,10 @@
 //  - A report is sent again until it is answered, for ever. An answer `accepted: false` means that the attempt is not
 //    current any more: forget it.
 //  - What an order to stop names is ended at once, and not reported.
+//  - A task that is `exclusive` must never run twice at the same time. It is stopped by the worker itself a little before
+//    its lease is over, and given back. The lease counts from when the call that got it, or the heartbeat that renewed it,
+//    left; a GetTask that was held at the coordinator has waited for `waited_ms` before that. The others go on without a
+//    coordinator for `orphan_ms`.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pathToFileURL } from 'node:url';
@@ -43,6 +47,9 @@ export const executors = {
   echo: (inputs) => inputs,
 };
 
+// How long before the end of a lease an exclusive task is told to stop, so that it is gone by then.
+const marginOf = (leaseMs) => Math.min(leaseMs / 10, 2000);
+
 const keyOf = (ref) => ref.lease_token.toString('hex');
 
 export class Worker {
@@ -50,7 +57,7 @@ export class Worker {
   #options;
   #incarnation = randomBytes(16).toString('hex');
   #settings = { heartbeat_interval_ms: 3000, lease_ms: 15000, orphan_ms: 600000, drain_timeout_ms: 60000 };
-  #attempts = new Map(); // by token: { ref, abort }, until the report has been answered
+  #attempts = new Map(); // by token: { ref, abort, ... }, until the report has been answered
   #busy = 0; // slots
   #promised = 0; // capacity of the polls that are open
   #openPolls = 0;
@@ -121,19 +128,22 @@ export class Worker {
   }
 
   async #beat() {
+    const named = [...this.#attempts.values()];
     const request = {
       at_ms: Date.now(),
       running_tasks: this.#busy,
-      running: [...this.#attempts.values()].map(({ ref }) => ref),
+      running: named.map(({ ref }) => ref),
       custom_operator_capabilities: this.#options.operators,
       load: this.#busy / this.#options.slots,
       leaving: this.#leaving,
     };
     const timeoutMs = Math.max(250, this.#settings.heartbeat_interval_ms);
+    const sent = performance.now();
     const answer = await this.#call('Heartbeat', request, { timeoutMs, patienceMs: 0 });
     this.#heard = Date.now();
     if (answer.accepted) {
       this.#stop(answer.stop);
+      for (const own of named) if (!own.dead) this.#renew(own, sent);
     } else if (/superseded/.test(answer.reason)) {
       this.#options.log('superseded by a newer process of the same name');
       this.#stopAll();
@@ -161,12 +171,13 @@ export class Worker {
     const capacity = this.#free;
     this.#promised += capacity;
     this.#openPolls++;
+    const sent = performance.now();
     try {
       const request = { capacity, wait_ms: POLL_MS };
       const answer = await this.#call('GetTask', request, { timeoutMs: POLL_MS + 10000, patienceMs: 0 });
       this.#heard = Date.now();
       this.#stop(answer.stop);
-      for (const task of answer.tasks) this.#take(task);
+      for (const task of answer.tasks) this.#take(task, sent + answer.waited_ms);
     } catch (error) {
       if (!this.#quit.signal.aborted) {
         this.#options.log(`poll: ${error.details ?? error.message}`);
@@ -181,16 +192,40 @@ export class Worker {
 
   // ---- attempts ----
 
-  async #take(task) {
+  async #take(task, leaseFrom) {
     const { query_id, stage_id, task_id, attempt, lease_token } = task;
-    const own = { ref: { query_id, stage_id, task_id, attempt, lease_token }, abort: new AbortController() };
+    const own = {
+      ref: { query_id, stage_id, task_id, attempt, lease_token },
+      abort: new AbortController(),
+      exclusive: task.exclusive,
+      leaseMs: task.lease_ms || this.#settings.lease_ms,
+      running: true,
+    };
     this.#attempts.set(keyOf(own.ref), own);
     this.#busy++;
+    this.#renew(own, leaseFrom);
     const report = await this.#run(task, own);
+    own.running = false;
+    clearTimeout(own.leaseTimer);
     this.#busy--;
     this.#wake();
     if (report) await this.#report(own, report);
     this.#attempts.delete(keyOf(own.ref));
+  }
+
+  // The lease is good from `from` on: an exclusive task runs until shortly before its end.
+  #renew(own, from) {
+    if (!own.exclusive || !own.running) return;
+    clearTimeout(own.leaseTimer);
+    const until = from + own.leaseMs - marginOf(own.leaseMs);
+    own.leaseTimer = setTimeout(
+      () => {
+        this.#options.log(`${own.ref.query_id}: an exclusive task is stopped, its lease could not be renewed`);
+        own.released = true;
+        own.abort.abort();
+      },
+      Math.max(0, until - performance.now()),
+    );
   }
 
   // Runs it and says what to report; nothing for an attempt that was stopped.

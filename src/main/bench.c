@@ -11,6 +11,7 @@
 #include "client/job.h"
 
 #define WAIT_MS 30000
+#define CHILDREN_MAX 128
 
 /* ---- the cluster ---- */
 
@@ -160,21 +161,21 @@ double bench_load(void)
     return load;
 }
 
-/* The first line of a file in /proc; "" if there is none. */
+/* The first line of a file in /proc, two NULs behind it; "" if there is none. */
 static void read_proc(char *out, size_t size, const char *name, int pid)
 {
     char path[64];
-    out[0] = '\0';
+    memset(out, 0, size);
     snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
     FILE *file = fopen(path, "re");
     if (file != NULL) {
-        out[0] = fgets(out, (int)size, file) != NULL ? out[0] : '\0';
+        out[0] = fgets(out, (int)size - 1, file) != NULL ? out[0] : '\0';
         (void)fclose(file);
     }
 }
 
-/* Of the process and of those below it: a cluster is `up` and its members. */
-static double tree_cpu_ms(int pid, int depth)
+/* Of this process alone. */
+static double process_cpu_ms(int pid)
 {
     char text[1024];
     double ticks = 0;
@@ -184,18 +185,35 @@ static double tree_cpu_ms(int pid, int depth)
         p = strchr(p + 1, ' ');
         ticks += p != NULL && field >= 14 ? strtod(p, NULL) : 0; /* 14 in user space, 15 in the kernel */
     }
-    double ms = ticks * 1000 / (double)sysconf(_SC_CLK_TCK);
-    snprintf(text, sizeof text, "task/%d/children", pid);
-    char children[1024];
-    read_proc(children, sizeof children, text, pid);
-    for (p = children; depth > 0 && *p != '\0';) {
-        char *end = NULL;
+    return ticks * 1000 / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* The processes that this one has started and that live; how many there are. */
+static uint32_t find_children(int pid, int *out, uint32_t max)
+{
+    char name[64];
+    char text[1024];
+    uint32_t n = 0;
+    snprintf(name, sizeof name, "task/%d/children", pid);
+    read_proc(text, sizeof text, name, pid);
+    for (char *p = text, *end = NULL; n < max; p = end) {
         long child = strtol(p, &end, 10);
         if (end == p) {
             break;
         }
-        ms += tree_cpu_ms((int)child, depth - 1);
-        p = end;
+        out[n++] = (int)child;
+    }
+    return n;
+}
+
+/* Of the process and of those below it: a cluster is `up` and its members. */
+static double tree_cpu_ms(int pid, int depth)
+{
+    int children[CHILDREN_MAX];
+    double ms = process_cpu_ms(pid);
+    uint32_t n = depth > 0 ? find_children(pid, children, CHILDREN_MAX) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ms += tree_cpu_ms(children[i], depth - 1);
     }
     return ms;
 }
@@ -203,6 +221,20 @@ static double tree_cpu_ms(int pid, int depth)
 double bench_cluster_cpu_ms(const struct bench *bench)
 {
     return bench->cluster.up.pid > 0 ? tree_cpu_ms((int)bench->cluster.up.pid, 2) : 0;
+}
+
+struct bench_cpu bench_cpu(const struct bench *bench)
+{
+    struct bench_cpu cpu = {.client_ms = bench_own_cpu_ms()};
+    int members[CHILDREN_MAX];
+    uint32_t n = bench->cluster.up.pid > 0 ? find_children((int)bench->cluster.up.pid, members, CHILDREN_MAX) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        char command[1024] = "";
+        read_proc(command, sizeof command, "cmdline", members[i]);
+        bool is_coordinator = strcmp(command + strlen(command) + 1, "coordinator") == 0; /* NUL ends each argument */
+        *(is_coordinator ? &cpu.coordinator_ms : &cpu.workers_ms) += tree_cpu_ms(members[i], 1);
+    }
+    return cpu;
 }
 
 double bench_own_cpu_ms(void)

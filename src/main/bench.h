@@ -81,6 +81,14 @@ double bench_load(void);
 double bench_cluster_cpu_ms(const struct bench *bench);
 double bench_own_cpu_ms(void);
 
+/* The same by who has used it: this process, the coordinator, all workers. 0 of what is not known. */
+struct bench_cpu {
+    double client_ms;
+    double coordinator_ms;
+    double workers_ms;
+};
+struct bench_cpu bench_cpu(const struct bench *bench);
+
 /* "sqlite", "postgres" or "unknown": the address itself may have a password in it. */
 const char *bench_store_kind(const struct bench *bench);
 

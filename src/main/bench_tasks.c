@@ -89,6 +89,7 @@ struct tasks_figures {
     double tasks_per_s;
     double submit_per_s;
     double seconds;
+    struct bench_cpu cpu; /* during that time */
 };
 
 static double seconds_from(int64_t began_us, int64_t ended_us)
@@ -105,6 +106,7 @@ static enum err measure(struct many *many, struct tasks_figures *out, struct err
     many->n_jobs = (many->n_tasks + many->batch - 1) / many->batch;
     bench_write_tree(&many->tree, many->batch);
     bench_write_tree(&many->last_tree, many->n_tasks - (many->n_jobs - 1) * many->batch);
+    struct bench_cpu before = bench_cpu(many->bench);
     many->began_us = clock_mono_us();
     for (uint32_t i = 0; i < many->n_clients; i++) {
         clients[i].many = many;
@@ -121,7 +123,11 @@ static enum err measure(struct many *many, struct tasks_figures *out, struct err
         }
         mem_free(clients[i].job_ids);
     }
+    struct bench_cpu after = bench_cpu(many->bench);
     if (err == ERR_OK) {
+        out->cpu = (struct bench_cpu){.client_ms = after.client_ms - before.client_ms,
+                                      .coordinator_ms = after.coordinator_ms - before.coordinator_ms,
+                                      .workers_ms = after.workers_ms - before.workers_ms};
         out->seconds = seconds_from(many->began_us, ended_us);
         out->tasks_per_s = (double)many->n_tasks / out->seconds;
         out->submit_per_s = (double)many->n_tasks / seconds_from(many->began_us, submitted_us);
@@ -132,6 +138,30 @@ static enum err measure(struct many *many, struct tasks_figures *out, struct err
     return err;
 }
 
+/* Processor time per task, and which share of all of it; that of a cluster that is somebody else's is not known. */
+static void write_cpu(const struct many *many, const struct bench_cpu *cpu, struct buf *out)
+{
+    const struct {
+        const char *name;
+        double ms;
+        bool is_known;
+    } parts[] = {{"client", cpu->client_ms, true},
+                 {"coordinator", cpu->coordinator_ms, many->bench->is_private},
+                 {"workers", cpu->workers_ms, many->bench->is_private}};
+    double all_ms = cpu->client_ms + cpu->coordinator_ms + cpu->workers_ms;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        double us = parts[i].ms * 1000 / (double)many->n_tasks;
+        if (many->bench->cli->wants_json && parts[i].is_known) {
+            buf_format(out, ",\"%s_cpu_us\":%.2f", parts[i].name, us);
+        } else if (many->bench->cli->wants_json) {
+            buf_format(out, ",\"%s_cpu_us\":null", parts[i].name);
+        } else if (parts[i].is_known) {
+            buf_format(out, "%-20s%-6s %6.1f us per task", i == 0 ? "processor time" : "", "", us);
+            buf_format(out, ", %2.0f %%: %s\n", all_ms > 0 ? 100 * parts[i].ms / all_ms : 0, parts[i].name);
+        }
+    }
+}
+
 static void print_figures(const struct many *many, const struct tasks_figures *f)
 {
     const struct bench *bench = many->bench;
@@ -140,7 +170,9 @@ static void print_figures(const struct many *many, const struct tasks_figures *f
         buf_format(&out, "{\"bench\":\"tasks\",\"tasks_per_s\":%.1f,\"submit_per_s\":%.1f,\"seconds\":%.3f",
                    f->tasks_per_s, f->submit_per_s, f->seconds);
         buf_format(&out, ",\"batch\":%" PRIu64 ",\"clients\":%u", many->batch, many->n_clients);
-        buf_format(&out, ",\"tasks\":%" PRIu64 ",", many->n_tasks);
+        buf_format(&out, ",\"tasks\":%" PRIu64, many->n_tasks);
+        write_cpu(many, &f->cpu, &out);
+        buf_char(&out, ',');
         bench_write_conditions_json(bench, &out);
         buf_text(&out, "}\n");
     } else {
@@ -148,7 +180,9 @@ static void print_figures(const struct many *many, const struct tasks_figures *f
         text_count(&out, (uint64_t)f->tasks_per_s);
         buf_text(&out, "   from the first submit to the last end\nsubmits per second  ");
         text_count(&out, (uint64_t)f->submit_per_s);
-        buf_text(&out, "   tasks, until the last submit was answered\n\nconditions:\n  tasks         ");
+        buf_text(&out, "   tasks, until the last submit was answered\n");
+        write_cpu(many, &f->cpu, &out);
+        buf_text(&out, "\nconditions:\n  tasks         ");
         text_count(&out, many->n_tasks);
         buf_format(&out, " that do nothing, in jobs of %" PRIu64 ", by %u clients, in %.2f s\n", many->batch,
                    many->n_clients, f->seconds);

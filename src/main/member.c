@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/cli.h"
 
 #define PAUSE_MS_MIN 250
@@ -107,9 +107,9 @@ void member_ended(struct member *member, int64_t now_ms)
     member->pause_ms = member->pause_ms * 2 < PAUSE_MS_MAX ? member->pause_ms * 2 : PAUSE_MS_MAX;
 }
 
+/* Never waits for whoever reads them: a parent that does cannot look after its members. */
 static void write_lines(struct member *member, bool is_all, bool has_colors)
 {
-    struct buf out = {0};
     size_t at = 0;
     while (at < member->line.n) {
         const char *start = member->line.data + at;
@@ -118,20 +118,18 @@ static void write_lines(struct member *member, bool is_all, bool has_colors)
             break;
         }
         size_t n = end == NULL ? member->line.n - at : (size_t)(end - start);
+        struct buf out = {0};
         buf_format(&out, "%s%-11s |%s ", color_start(has_colors, COLOR_DIM), member->title,
                    color_end(has_colors, COLOR_DIM));
         buf_append(&out, start, n);
         buf_char(&out, '\n');
+        log_pass_on(&out);
+        buf_deinit(&out);
         at += n + (end == NULL ? 0 : 1);
-    }
-    if (out.n > 0) {
-        fwrite(out.data, 1, out.n, stderr);
-        fflush(stderr);
     }
     struct buf rest = {0};
     buf_append(&rest, member->line.data == NULL ? "" : member->line.data + at, member->line.n - at);
     buf_deinit(&member->line);
-    buf_deinit(&out);
     member->line = rest;
 }
 

@@ -334,10 +334,7 @@ static int run(struct cli *cli, struct worker *worker, const struct worker_parts
     struct http_server *http = NULL;
     struct error e = {0};
     const char *listen = cli_text(cli, "http");
-    struct worker_http context = {.worker = worker,
-                                  .channels = parts->channels,
-                                  .operators = parts->operators,
-                                  .required_ops = cli_text(cli, "require-ops")};
+    struct worker_http context = {.worker = worker, .channels = parts->channels};
     if (listen != NULL && worker_http_open(&context, listen, &http, &e) != ERR_OK) {
         worker_stop_now(worker);
         (void)wait_for_end(worker, keys, signals, NULL);

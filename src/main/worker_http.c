@@ -1,7 +1,5 @@
 #include "main/worker_http.h"
 
-#include <string.h>
-
 #include "base/json.h"
 #include "http/http.h"
 #include "http/metric.h"
@@ -12,26 +10,18 @@ static void serve_health(void *context, struct http_request *request, struct htt
 {
     const struct worker_http *http = context;
     struct worker_stats stats;
-    struct buf missing = {0};
     UNUSED(request);
     worker_stats(http->worker, &stats);
-    worker_parts_missing_ops(http->operators, http->required_ops, &missing);
-    const char *status = missing.n > 0 ? "operators missing" : stats.is_draining ? "draining" : "ok";
     answer->type = "application/json";
-    answer->status = strcmp(status, "ok") == 0 ? 200 : 503;
-    buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":", status,
-               stats.is_registered ? "true" : "false", stats.slots, stats.busy);
+    answer->status = stats.is_draining ? 503 : 200;
+    buf_format(&answer->body, "{\"status\":\"%s\",\"registered\":%s,\"slots\":%u,\"busy\":%u,\"leader\":",
+               stats.is_draining ? "draining" : "ok", stats.is_registered ? "true" : "false", stats.slots, stats.busy);
     if (stats.is_accepted) {
         json_write_text(&answer->body, stats.leader);
     } else {
         buf_text(&answer->body, "null");
     }
-    if (missing.n > 0) {
-        buf_text(&answer->body, ",\"missing\":");
-        json_write_text(&answer->body, missing.data);
-    }
     buf_text(&answer->body, "}\n");
-    buf_deinit(&missing);
 }
 
 static void write_slots(struct buf *out, const struct worker_stats *stats)

@@ -11,22 +11,18 @@
 
 struct exchange_channels;
 struct http_server;
-struct operators;
 struct worker;
 
 /* What is looked at for each answer. Everything outlives the server; the struct does, too. */
 struct worker_http {
     struct worker *worker;
     const struct exchange_channels *channels; /* to other workers */
-    const struct operators *operators;
-    const char *required_ops; /* names with commas between; NULL: none */
 };
 
 /*
- * GET /healthz: 200 while the process is well, be it registered or looking for a coordinator; 503 while it drains, or if a
- * required operator is missing.
- *   {"status":"ok"|"draining"|"operators missing","registered":BOOL,"slots":N,"busy":N,"leader":"HOST:PORT"|null}
- *   and "missing":"a, b" with the last of these.
+ * GET /healthz: 200 while the process is well, be it registered or looking for a coordinator; 503 while it drains. A worker
+ * that lacks an operator which it requires does not come so far: it refuses to start.
+ *   {"status":"ok"|"draining","registered":BOOL,"slots":N,"busy":N,"leader":"HOST:PORT"|null}
  *   `leader` is null unless the last heartbeat was accepted; `registered` is false when none was for a whole lease. A
  *   worker without a coordinator is not restarted for it, as that would mend nothing: watch `registered` instead.
  * GET /metrics: for Prometheus.

@@ -163,7 +163,8 @@ static enum err check_executors(struct cli *cli, const struct worker_parts *part
 
 /* ---- operators ---- */
 
-void worker_parts_missing_ops(const struct operators *operators, const char *required, struct buf *out)
+/* Writes the required operators that are not there, with ", " between; nothing if all are. */
+static void write_missing_ops(const struct operators *operators, const char *required, struct buf *out)
 {
     char name[LIMIT_NAME_BYTES + 1];
     for (uint32_t i = 0; required != NULL && value_list_at(required, i, name, sizeof name); i++) {
@@ -177,7 +178,7 @@ static enum err check_operators(struct cli *cli, const struct operators *operato
 {
     struct buf missing = {0};
     enum err err = ERR_OK;
-    worker_parts_missing_ops(operators, cli_text(cli, "require-ops"), &missing);
+    write_missing_ops(operators, cli_text(cli, "require-ops"), &missing);
     if (missing.n > 0) {
         err = error_set(e, ERR_INVALID, "required operators are missing: %s", missing.data);
         error_hint(e, "load the files that have them with --plugin, or link them into the worker");

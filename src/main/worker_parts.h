@@ -47,7 +47,4 @@ MUST_USE enum err worker_parts_open(struct cli *cli, const struct worker_role *r
 
 void worker_parts_close(struct worker_parts *parts);
 
-/* Writes the required operators that are not there, with ", " between; nothing if all are. */
-void worker_parts_missing_ops(const struct operators *operators, const char *required, struct buf *out);
-
 #endif

@@ -24,4 +24,10 @@ extern const struct migration migrations[];
 const struct migration *migration_find(const char *dialect, uint32_t version);
 uint32_t migration_newest(const char *dialect);
 
+/*
+ * For tests: from now on the steps of `more`, which ends like the table above, count as well; NULL: no others any more. They
+ * are the caller's. Only while no other thread uses a store.
+ */
+void migration_extend(const struct migration *more);
+
 #endif

@@ -60,9 +60,9 @@ scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', 
   );
   assert.ok(bytes > 10_000 && bytes < 300_000, `${bytes} bytes`);
   // The bars are a second and 100 ms (CAPSTAN_BARS=1); what a busy machine adds is not the dashboard's.
-  assert.ok(ofProcessor < 250, `${ofProcessor} ms`);
-  assert.ok(paint < 5000, `${paint} ms`);
-  assert.ok(longestMany < 1000 && longestWide < 1000, `${longestMany} ms, ${longestWide} ms`);
+  assert.ok(ofProcessor < 600, `${ofProcessor} ms`);
+  assert.ok(paint < 15000, `${paint} ms`);
+  assert.ok(longestMany < 3000 && longestWide < 3000, `${longestMany} ms, ${longestWide} ms`);
   if (IS_STRICT) {
     assert.ok(paint < 1000, `the first paint took ${paint} ms`);
     assert.ok(longestMany < 100 && longestWide < 100, `the main thread was busy for ${longestMany} ms, ${longestWide} ms`);

@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 
-const COMMAND_MS = 60000;
-const READY_MS = 30000;
-const END_MS = 15000;
+const COMMAND_MS = 180000;
+const READY_MS = 90000;
+const END_MS = 45000;
 
 const living = new Set(); // groups of processes; none outlives this one
 const killGroup = (pid, signal) => {

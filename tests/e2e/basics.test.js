@@ -1,4 +1,5 @@
 // The way of a job through real processes, with a client and a worker that share no code with the server.
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import {
@@ -150,10 +151,10 @@ scenario(
 
 scenario('long_running_task_with_heartbeat, trap_01_a_task_may_run_longer_than_a_silent_worker_is_trusted', async (world) => {
   // The task runs for four times as long as a silent worker would be trusted.
-  const settings = { heartbeat_interval_ms: 200, lease_ms: 800, worker_liveness_timeout_ms: 800, node_stale_ms: 800 };
+  const settings = { heartbeat_interval_ms: 500, lease_ms: 3000, worker_liveness_timeout_ms: 3000, node_stale_ms: 3000 };
   const cluster = await world.cluster({ settings, workers: 2, slots: 1 });
   const file = path.join(world.folder(), 'runs');
-  const { state, tasks } = await cluster.run([command('long', `echo run >>${file}; sleep 3.2; wc -l <${file}`)]);
+  const { state, tasks } = await cluster.run([command('long', `echo run >>${file}; sleep 12; wc -l <${file}`)]);
   assert.equal(state, 'succeeded');
   assert.equal(tasks.long.attempt, 1);
   assert.equal(tasks.long.failures, 0);
@@ -166,11 +167,11 @@ scenario('long_running_task_with_heartbeat, trap_01_a_task_may_run_longer_than_a
 
 scenario('worker_failure_during_execution', async (world) => {
   const settings = {
-    heartbeat_interval_ms: 200,
-    lease_ms: 1000,
-    worker_liveness_timeout_ms: 1000,
-    node_stale_ms: 1000,
-    node_dead_ms: 2500,
+    heartbeat_interval_ms: 300,
+    lease_ms: 3000,
+    worker_liveness_timeout_ms: 3000,
+    node_stale_ms: 3000,
+    node_dead_ms: 5000,
     retry_backoff_base_ms: 10,
   };
   const cluster = await world.cluster({ settings });
@@ -308,6 +309,49 @@ scenario('a coordinator that is killed under up comes back, and the job that ran
   assert.deepEqual(await up.signal('SIGINT').ended, { code: 0, signal: null });
 });
 
+scenario('a log that nobody reads stops neither up nor its members', async (world) => {
+  // Its stderr is a pipe that is full from the start, as that of a pager, or a terminal after Ctrl-S.
+  const pipe = path.join(world.folder(), 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  const { O_RDONLY, O_WRONLY, O_NONBLOCK } = fs.constants;
+  const reader = fs.openSync(pipe, O_RDONLY | O_NONBLOCK);
+  const writer = fs.openSync(pipe, O_WRONLY | O_NONBLOCK);
+  const repeat = (step) => {
+    try {
+      while (step() > 0);
+    } catch (error) {
+      assert.equal(error.code, 'EAGAIN');
+    }
+  };
+  repeat(() => fs.writeSync(writer, Buffer.alloc(4096)));
+  fs.closeSync(writer);
+  let text = '';
+  const chunk = Buffer.alloc(65536);
+  const readAll = () =>
+    repeat(() => {
+      const n = fs.readSync(reader, chunk);
+      text += chunk.toString('utf8', 0, n);
+      return n;
+    });
+
+  const args = ['up', '--data', `${world.folder()}/data`, '--listen', '127.0.0.1:0', '--no-auth', '--workers', '1'];
+  const up = world.start('up', 'sh', ['-c', `exec "$0" "$@" 2>${pipe}`, binary, ...args]);
+  const [, address] = await up.line(/^ready: coordinator at (\S+),/m);
+  const client = world.client(address);
+  const worker = () => childrenOf(up.pid).find((pid) => isMember(pid, 'worker'));
+  const first = worker();
+  process.kill(first, 'SIGKILL');
+  await until('it is replaced', () => (worker() ?? first) !== first);
+  const id = await client.submit({ tasks: [sleep('a', 1)] });
+  assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
+  readAll();
+  assert.deepEqual(await up.signal('SIGINT').ended, { code: 0, signal: null });
+  readAll();
+  fs.closeSync(reader);
+  assert.match(text, /^\0+\S+ warn +log: \d+ lines of the log were dropped: nobody read them\n/);
+  assert.match(text, /\n\S+ info +stop: stopping: workers finish what they run/);
+});
+
 scenario('a worker that keeps dying under up is started again after pauses that grow', async (world) => {
   const { up, member } = await startUp(world, ['--workers', '1']);
   const said = () =>
@@ -318,7 +362,7 @@ scenario('a worker that keeps dying under up is started again after pauses that 
     await until('its end is noticed', () => said().length === n + 1);
   }
   // The time since its end is taken off.
-  for (const [n, ms] of said().entries()) assert.ok(ms <= planned[n] && ms > planned[n] - 100, `pauses: ${said()}`);
+  for (const [n, ms] of said().entries()) assert.ok(ms <= planned[n] && ms > planned[n] / 2, `pauses: ${said()}`);
   // It is not waited for at the end.
   assert.deepEqual(await up.signal('SIGINT').ended, { code: 0, signal: null });
 });
@@ -337,7 +381,7 @@ scenario('up waits for what runs at the first Ctrl-C, and ends it at the second'
   const asked = Date.now();
   up.signal('SIGINT');
   const how = await up.ended;
-  assert.ok(Date.now() - asked < 5000 * slowness, `${Date.now() - asked} ms`);
+  assert.ok(Date.now() - asked < 20000 * slowness, `${Date.now() - asked} ms`);
   assert.deepEqual(how, { code: 0, signal: null });
   for (const gone of [pid, ...members]) assert.ok(!isAlive(gone), `${gone} is still there`);
 });
@@ -428,13 +472,39 @@ scenario('a store is copied to PostgreSQL, and the cluster goes on there', async
 });
 
 scenario('a worker serves its health and its metrics', async (world) => {
-  const cluster = await world.cluster();
+  const cluster = await world.cluster({ settings: { heartbeat_interval_ms: 100 } });
   const worker = await cluster.startWorker({ id: 'w', slots: 3, args: ['--http', '127.0.0.1:0'] });
   const [, url] = await worker.line(/health and metrics on (http:\S+)/);
   await cluster.run([sleep('a', 1), sleep('b', 1)]);
-  const health = await fetch(`${url}/healthz`);
-  assert.equal(health.status, 200);
-  const metrics = await (await fetch(`${url}/metrics`)).text();
-  assert.match(metrics, /^capstan_worker_slots\{state="[a-z]+"\} \d+$/m);
+  const health = async () => {
+    const answer = await fetch(`${url}/healthz`);
+    const { status, slots, busy } = await answer.json();
+    return [answer.status, status, slots, busy];
+  };
+  const slots = async () => {
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    const found = metrics.matchAll(/^capstan_worker_slots\{state="([a-z]+)"\} (\d+)$/gm);
+    return Object.fromEntries([...found].map(([, state, n]) => [state, Number(n)]));
+  };
+  await until('all slots are free', async () => (await slots()).busy === 0);
+  assert.deepEqual(await slots(), { busy: 0, free: 3 });
+  assert.deepEqual(await health(), [200, 'ok', 3, 0]);
+  const file = path.join(world.folder(), 'runs');
+  const id = await cluster.submit([command('c', `echo >${file}; until [ -e ${file}.go ]; do sleep 0.02; done`)]);
+  await until('it runs', () => fs.existsSync(file));
+  assert.deepEqual(await slots(), { busy: 1, free: 2 });
+  assert.deepEqual(await health(), [200, 'ok', 3, 1]);
   assert.equal((await fetch(`${url}/nope`)).status, 404);
+  // Drained by the coordinator for a while, then because it leaves.
+  assert.equal((await cluster.cli(['node', 'drain', 'w'])).code, 0);
+  await until('it drains', async () => (await health())[0] === 503);
+  assert.deepEqual(await health(), [503, 'draining', 3, 1]);
+  assert.equal((await cluster.cli(['node', 'undrain', 'w'])).code, 0);
+  await until('it takes tasks again', async () => (await health())[0] === 200);
+  worker.signal('SIGTERM');
+  await until('it leaves', async () => (await health())[0] === 503);
+  assert.deepEqual(await health(), [503, 'draining', 3, 1]);
+  fs.writeFileSync(`${file}.go`, '');
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  assert.deepEqual(await worker.ended, { code: 0, signal: null });
 });

@@ -381,7 +381,11 @@ scenario('bench prints figures with their conditions', { ms: 120000 }, async (wo
     workers: 'number',
     batch: 'number',
     limits: 'object',
+    client_cpu_us: 'number',
+    coordinator_cpu_us: 'number',
+    workers_cpu_us: 'number',
   });
+  assert.ok(tasks.client_cpu_us > 0 && tasks.coordinator_cpu_us > 0, JSON.stringify(tasks));
   const latency = JSON.parse((await world.cli(['bench', 'latency', '--tasks', '30', '--json'])).stdout);
   has(latency, { p50_ms: 'number', p99_ms: 'number', commit_ms: 'number' });
 });

@@ -12,7 +12,7 @@ export const steady = {
   worker_liveness_timeout_ms: 20000,
   node_stale_ms: 20000,
   node_dead_ms: 60000,
-  leader_ttl_ms: 1000,
+  leader_ttl_ms: 2000,
 };
 
 export class Trio {
@@ -85,7 +85,7 @@ export class Trio {
   leader(after = 0) {
     return until(`a coordinator leads under an epoch above ${after}`, async () => {
       for (const member of this.members) {
-        const news = await member.client.once('GetLeader', {}, { timeoutMs: 300 }).catch(() => ({}));
+        const news = await member.client.once('GetLeader', {}, { timeoutMs: 1000 }).catch(() => ({}));
         if (news.role === 'leader' && news.epoch > after) return Object.assign(member, { epoch: news.epoch });
       }
       return undefined;

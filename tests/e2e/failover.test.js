@@ -9,7 +9,7 @@ import {
   childrenOf,
   freshDatabase,
   isAlive,
-  quick,
+  lenient,
   scenario,
   sleep,
   slowness,
@@ -86,8 +86,8 @@ function startClients(world, trio, { held, gate }) {
     run: trio.spawn('run', ['run', world.file('tree.json', JSON.stringify(tree)), '--id', 'tree']),
     query: trio.spawn('sql', ['sql', sql, '--id', 'query', '-o', 'csv']),
     events: trio.spawn('events', ['events', '--follow', '--json']),
-    // One that hears nothing, for longer than it would look for a server.
-    quiet: trio.spawn('quiet events', ['events', '--follow', '--after', '1000000', '--timeout', '1s']),
+    // One that hears nothing: from a leader that is frozen for longer than it would look for a server.
+    quiet: trio.spawn('quiet events', ['events', '--follow', '--after', '1000000', '--timeout', '8s']),
   };
 }
 
@@ -114,8 +114,7 @@ async function assertServed({ run, query, events, quiet }, { client }) {
 for (const [how, { strike, heal, after, settings, anyone, isStill }] of Object.entries(blows)) {
   scenario(`a leader that ${how} is followed by another, and nothing is begun again`, async (world) => {
     const trio = await Trio.start(world, { args: holds, settings });
-    const leader = await trio.leader();
-    const term = leader.epoch;
+    let leader = await trio.leader();
     const [held, gate, maps] = [new Held(world), new Gate(world), new Gate(world)];
     const clients = isStill ? undefined : startClients(world, trio, { held, gate });
     if (isStill) await leader.client.submit({ tasks: [held.task('a'), held.task('b')] }, { id: 'tree' });
@@ -124,6 +123,8 @@ for (const [how, { strike, heal, after, settings, anyone, isStill }] of Object.e
     if (clients) await gate.arrived(7);
     for (let task = 0; task < 2; task++) await maps.arrived(task);
 
+    leader = await trio.leader(); // On a busy machine maybe not the first one any more.
+    const term = leader.epoch;
     await strike(leader, trio);
     const next = await trio.leader(anyone ? 0 : term);
     if (!anyone) assert.notEqual(next, leader, `${next.name} leads`);
@@ -162,7 +163,7 @@ scenario('a leader that is stopped is followed long before its time has run out'
     await other.client.submit({ tasks: [sleep('a', 1)] });
     const ms = Date.now() - asked;
     // The bar is a second, which ./dev bench failover checks. Without a hand-over it would be a minute here.
-    assert.ok(ms < 5000 * slowness, `${ms} ms`);
+    assert.ok(ms < 20000 * slowness, `${ms} ms`);
     await leader.process.ended;
     await trio.startCoordinator(leader);
   }
@@ -212,7 +213,7 @@ scenario('a role that must lead says so and ends, at its start and when it has l
 
 scenario('three `up` on one database are a cluster, which loses a whole node and goes on', async (world) => {
   const store = freshDatabase();
-  const settings = Object.entries({ ...quick, leader_ttl_ms: 1000 }).flatMap((pair) => ['--set', pair.join('=')]);
+  const settings = Object.entries({ ...lenient, leader_ttl_ms: 2000 }).flatMap((pair) => ['--set', pair.join('=')]);
   const token = 'one-token-for-all-nodes';
   const start = (title, env) => {
     const args = ['up', '--data', `${world.folder()}/data`, '--store', store, '--listen', '127.0.0.1:0'];

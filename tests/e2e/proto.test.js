@@ -564,7 +564,7 @@ scenario('proto: every field that workers send is read', { ms: 120000 }, async (
 });
 
 scenario('proto: workers that are not heard of are counted', async (world) => {
-  const settings = { heartbeat_interval_ms: 200, lease_ms: 600, worker_liveness_timeout_ms: 600, node_stale_ms: 600, node_dead_ms: 3600 };
+  const settings = { heartbeat_interval_ms: 200, lease_ms: 2000, worker_liveness_timeout_ms: 2000, node_stale_ms: 2000, node_dead_ms: 6000 };
   const cluster = await world.cluster({ settings });
   const silent = new Hand(cluster.client, 'silent');
   await silent.register();

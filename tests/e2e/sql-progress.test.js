@@ -1,7 +1,8 @@
-// What `capstan sql` shows on a terminal while a query runs: bars of its stages, drawn in place, gone at the end.
+// What `capstan sql` shows on a terminal while a query runs: bars of its stages, drawn in place, gone at the end. And what
+// `capstan run` shows of a tree: a line per task, which stays.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, binary, quick, scenario, until } from './harness.js';
+import { assert, binary, command, quick, scenario, until } from './harness.js';
 
 const ESC = '\u001b';
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
@@ -141,4 +142,35 @@ scenario('a query that is over soon shows its rows and nothing else', async (wor
     [left[0].trim(), left[2].replaceAll('-', ''), left[3].trim(), left[4]],
     ['answer', '', '42', '(1 row)'],
   );
+});
+
+scenario('run shows a line for each task with its state, worker and time, drawn in place', async (world) => {
+  const cluster = await world.cluster({ workers: 1, slots: 2 });
+  const gate = path.join(world.folder(), 'go');
+  const tasks = [
+    command('first', 'echo 1'),
+    command('gated', `until [ -e ${gate} ]; do sleep 0.02; done`, { depends_on: ['first'] }),
+    command('last', 'echo 3', { depends_on: ['gated'] }),
+  ];
+  const file = world.file('tree.json', JSON.stringify({ tasks }));
+  const shown = terminal(world, cluster, ['run', file]);
+  const waits = [
+    /^first {3}succeeded {2}w1 {2}[\d.]+ m?s$/,
+    /^gated {3}running {4}w1 {2}[\d.]+ (ms|s|min)$/,
+    /^last {4}queued$/,
+    /^1 of 3 done, 1 running, 1 queued · /,
+  ];
+  const isShown = (wanted) => {
+    const lines = shown.screen().filter((text) => text !== '');
+    return lines.length >= wanted.length && wanted.every((pattern, i) => pattern.test(lines[i])) && lines;
+  };
+  const lines = await until('one task has ended, one runs, one waits', () => isShown(waits));
+  assert.equal(lines.length, waits.length, 'and nothing else is on the screen');
+  const [, gated] = lines;
+  await until('its time goes on, in the same line', () => (isShown(waits)[1] ?? gated) !== gated);
+  fs.writeFileSync(gate, '');
+  await shown.run.ended;
+  const ended = tasks.map(({ name }) => new RegExp(`^${name} +succeeded {2}w1 {2}[\\d.]+ (ms|s|min)$`));
+  assert.ok(isShown([...ended, /^3 of 3 done · /]), shown.screen().join('\n'));
+  assert.deepEqual(shown.run.how, { code: 0, signal: null });
 });

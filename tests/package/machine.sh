@@ -112,7 +112,7 @@ starts_units() {
     coordinator=$!
     sh -c "$(unit capstan-worker@.service 1)" >"$scratch/worker.log" 2>&1 &
     worker=$!
-    until_true 20 sh -c "capstan nodes --token-file /etc/capstan/admin.token --json | grep -q '\"status\":\"healthy\"'" || {
+    until_true 60 sh -c "capstan nodes --token-file /etc/capstan/admin.token --json | grep -q '\"status\":\"healthy\"'" || {
         cat "$scratch/coordinator.log" "$scratch/worker.log"
         return 1
     }
@@ -128,7 +128,7 @@ cannot_read() { # FILE: no task can. One that fails would count against the work
 drains() {
     echo '{"tasks": [{"name": "slow", "executor": "command", "inputs": {"argv": ["sleep", "1.5"]}}]}' >"$scratch/slow.json"
     job=$(admin submit "$scratch/slow.json")
-    until_true 10 sh -c "capstan job $job --token-file /etc/capstan/admin.token --json | grep -q '\"running\":1'" &&
+    until_true 60 sh -c "capstan job $job --token-file /etc/capstan/admin.token --json | grep -q '\"running\":1'" &&
         stops "$worker" && admin job "$job" --json | tee /dev/stderr | grep -q '"state":"succeeded"'
 }
 

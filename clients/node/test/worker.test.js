@@ -219,7 +219,8 @@ scenario('of two live workers of one name the older ends and says why', async (w
 scenario(
   'cut off, an exclusive task stops before another may start it; others are reported when somebody is there',
   async (world) => {
-    const cluster = await world.cluster({ settings: patient });
+    const lease = { lease_ms: 6000, worker_liveness_timeout_ms: 6000, node_stale_ms: 6000 };
+    const cluster = await world.cluster({ settings: { ...patient, ...lease } });
     const client = clientOf(world, cluster);
     const proxy = await world.proxy(cluster.address);
     const story = [];

@@ -8,7 +8,7 @@
 #include "integration/coordinator/clocks.h"
 #include "integration/coordinator/world.h"
 
-#define TTL_MS 400
+#define TTL_MS 1500 /* on a busy machine nobody may lose it but by the test's doing */
 #define HOUR_MS INT64_C(3600000)
 
 static struct node *start(struct world *w, const char *name)
@@ -67,7 +67,7 @@ TEST(trap_15_a_demoted_leader_writes_nothing_in_the_background)
     int64_t left = world_number(w, "SELECT count(*) FROM capstan.jobs WHERE job_id LIKE 'old-%%'");
     CHECK(left > 0); /* there is more to prune */
     CHECK(node_await_leading(node, false, 20000));
-    clocks_pause(4 * TTL_MS); /* time in which a loop that goes on would write */
+    clocks_pause(2 * TTL_MS); /* time in which a loop that goes on would write */
     CHECK_STR(world_sql(w, "SELECT what, count(*) FROM public.history WHERE writer = 'node-a' AND " AFTER_SQL
                            " GROUP BY what"),
               "");
@@ -152,7 +152,7 @@ TEST(trap_17_a_standby_stands_for_election_again_and_again)
     for (uint32_t round = 0; round < rounds; round++) {
         char job_id[32];
         struct node *standby = &w->nodes[1 - leader];
-        clocks_pause(2 * TTL_MS); /* it has tried in vain several times by now */
+        clocks_pause(TTL_MS); /* it has tried in vain several times by now */
         CHECK_UINT(node_look(standby).epoch, 0);
         CHECK_ERR(node_submit(standby, "nowhere", 1).err, ERR_PRECONDITION);
         if (round % 2 == 0) {
@@ -226,7 +226,7 @@ TEST(trap_18_a_machine_whose_clock_is_wrong_by_an_hour_leads_and_stands_by_like_
         }
         int64_t since_ms = clocks_mono_ms();
         CHECK(node_await_leading(next, true, 20000));
-        CHECK(leader == NULL || clocks_mono_ms() - since_ms < TTL_MS + 3000); /* nor is it good for an hour */
+        CHECK(leader == NULL || clocks_mono_ms() - since_ms < TTL_MS + 15000); /* nor is it good for an hour */
         CHECK_UINT(node_look(next).epoch, i + 1);
         snprintf(job_id, sizeof job_id, "job-%u", i);
         check_times(w, next, job_id);
@@ -300,7 +300,7 @@ TEST(trap_22_without_its_schema_a_node_does_not_run_alone)
 
 /* ---- 29 ---- */
 
-#define LONG_TTL_MS 5000 /* here nobody's lease is to run out */
+#define LONG_TTL_MS 30000 /* here nobody's lease is to run out */
 
 static void start_for_poison(struct world *w, uint32_t n)
 {

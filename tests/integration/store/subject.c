@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "broken.h"
 #include "store/memory.h"
+#include "store/migration.h"
 
 #define HOUR_MS INT64_C(3600000)
 
@@ -193,6 +194,7 @@ void subject_run(enum engine_kind kind, contract_fn *fn)
     end_subject(&current);
     end_subject(&reference);
     end_subject(&embedded);
+    migration_extend(NULL);
     current.kind = kind;
     current.engine = engine_names[kind];
     make_database(&current);

@@ -50,6 +50,11 @@ __attribute__((constructor)) static void be_a_worker(void)
 
 struct child child_start(const char *join, uint32_t slots)
 {
+    return child_start_logging(join, slots, -1);
+}
+
+struct child child_start_logging(const char *join, uint32_t slots, int log)
+{
     int ends[2];
     CHECK_INT(pipe(ends), 0);
     CHECK_INT(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
@@ -61,6 +66,9 @@ struct child child_start(const char *join, uint32_t slots)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
     posix_spawn_file_actions_addclose(&actions, ends[0]);
+    if (log >= 0) {
+        posix_spawn_file_actions_adddup2(&actions, log, STDERR_FILENO);
+    }
     struct child child = {.input = ends[1]};
     char *arguments[] = {(char *)"worker", NULL};
     int failed = posix_spawn(&child.pid, "/proc/self/exe", &actions, NULL, arguments, environ);

@@ -17,6 +17,8 @@ struct child {
 };
 
 struct child child_start(const char *join, uint32_t slots);
+/* The same with this descriptor as its standard error, for its log; -1: it keeps ours. */
+struct child child_start_logging(const char *join, uint32_t slots, int log);
 /* Closes its input and waits. Its exit code; -1: it was ended by a signal. */
 int child_end(struct child *child);
 

@@ -95,7 +95,7 @@ TEST(a_second_signal_stops_at_once_and_gives_everything_back)
     int64_t since_ms = clock_mono_ms();
     worker_stop_now(stage.worker);
     CHECK_INT(worker_wait(stage.worker), 0);
-    CHECK(clock_mono_ms() - since_ms < 3000);
+    CHECK(clock_mono_ms() - since_ms < 15000); /* it would have been waited for for 20 s */
     CHECK_INT(atomic_load(&stage.hands->reasons[1]), STOP_SHUTDOWN);
     CHECK_UINT(script_facts(stage.script).n_deregistered, 1);
     stage_clear(&stage);

