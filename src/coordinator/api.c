@@ -20,7 +20,6 @@
 #include "wire/json_shape.h"
 
 #define THREADS 2
-#define CONNECTIONS_MAX 1024
 #define BODIES_BYTES_MAX ((size_t)4 * LIMIT_WIRE_BYTES)
 #define JSON_TYPE "application/json"
 #define EVENTS_PULSE ": still here\n\n" /* a comment of the event stream */
@@ -470,10 +469,12 @@ static void serve_message(struct api *api, const struct api_route *route, const 
     snprintf(call->path_value, sizeof call->path_value, "%s", input->value);
     struct arrival arrival = {.door = &door_http,
                               .api = call,
-                              .token = input->token,
+                              .pass = input->pass,
                               .peer = http_request_peer(input->http),
                               .bytes = bytes.data,
-                              .n = bytes.n};
+                              .n = bytes.n,
+                              .is_lasting =
+                                  made.is_events || is_results || http_request_query(input->http, "wait_ms") != NULL};
     http_request_defer(input->http);
     service__serve(api->service, &arrival, route->rule);
     buf_deinit(&bytes);
@@ -487,12 +488,12 @@ static enum scope scope_of(const struct api_route *route)
 }
 
 static enum err check_caller(struct api *api, const struct api_route *route, struct http_request *http,
-                             const char **out_token, struct error *e)
+                             const struct auth_pass **out_pass, struct error *e)
 {
     char what[160];
     snprintf(what, sizeof what, "%s %s", route->method, route->path);
     return service__admit(api->service, http_request_header(http, "Authorization"), scope_of(route), what,
-                          http_request_peer(http), out_token, e);
+                          http_request_peer(http), out_pass, e);
 }
 
 /* A small body could become one that fills the memory, so none is unpacked. */
@@ -518,7 +519,7 @@ static void serve_route(struct api *api, const struct api_route *route, const ch
         refuse(answer, &e);
         return;
     }
-    if (check_caller(api, route, http, &input.token, &e) != ERR_OK) {
+    if (check_caller(api, route, http, &input.pass, &e) != ERR_OK) {
         refuse(answer, &e);
         return;
     }
@@ -605,7 +606,7 @@ enum err api_start(struct service *service, const struct api_options *options, s
                                          .context = api,
                                          .wants_body = wants_body,
                                          .threads = THREADS,
-                                         .connections_max = CONNECTIONS_MAX,
+                                         .connections_max = API_CONNECTIONS_MAX,
                                          .body_bytes_max = LIMIT_TREE_BYTES,
                                          .bodies_bytes_max = BODIES_BYTES_MAX,
                                          .tls_cert_pem = options->tls_cert_pem,

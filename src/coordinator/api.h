@@ -14,6 +14,9 @@
 struct api;
 struct service;
 
+/* Of HTTP. What may last gets an eighth of them for one client, and half of them for all clients together (gate.h). */
+#define API_CONNECTIONS_MAX 2048
+
 struct api_options {
     const char *listen;       /* HOST:PORT; port 0: any free one */
     const char *advertise;    /* whose host is a name of this machine, too */

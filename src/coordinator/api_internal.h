@@ -113,9 +113,9 @@ MUST_USE enum err api__find(const char *method, const char *path, const struct a
 
 /* What a request has brought. */
 struct api_input {
-    struct http_request *http; /* NULL: no query (in tests) */
-    const char *value;         /* from the path; "": none */
-    const char *token;         /* the name of the token that lets it in; "": it needs none */
+    struct http_request *http;    /* NULL: no query (in tests) */
+    const char *value;            /* from the path; "": none */
+    const struct auth_pass *pass; /* that lets it in */
     const char *body;
     size_t n_body;
 };

@@ -130,6 +130,9 @@ static void write_own(struct buf *out, struct service *service, bool leads)
     metric_value(out, "capstan_leader_changes_total", NULL, (double)(stats.elected + stats.stepped_down));
     metric_family(out, "capstan_store_errors_total", METRIC_COUNTER, "Calls of the store that failed.");
     metric_value(out, "capstan_store_errors_total", NULL, (double)stats.store_errors);
+    metric_family(out, "capstan_prune_errors_total", METRIC_COUNTER,
+                  "Attempts to remove old jobs and events that failed.");
+    metric_value(out, "capstan_prune_errors_total", NULL, (double)stats.prune_errors);
     write_histogram(out, "capstan_assign_seconds", "From queued to handed to a worker.", &metrics->assign_seconds);
     write_histogram(out, "capstan_commit_seconds", "Time of a commit.", &metrics->commit_seconds);
     write_histogram(out, "capstan_commit_batch_size", "Commands in one commit.", &metrics->commit_batch_size);

@@ -2,14 +2,16 @@
  * auth.c - the tokens of a file, by their digests.
  *
  * How long a check takes tells nothing about the tokens: all entries are looked at, each to its end. A check and a reload
- * exclude each other by a lock that checks share. Names that were handed out stay valid over reloads, because whoever asked
- * may be about to log one.
+ * exclude each other by a lock that checks share. Passes that were handed out stay valid over reloads, because whoever asked
+ * may be about to log a name, or look at its pass again.
  */
 #include "coordinator/auth.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -26,10 +28,18 @@
 #define FIELDS 3
 #define BLANKS " \t\r"
 
+struct auth_pass {
+    uint8_t digest[SHA256_BYTES];
+    const char *name;
+    atomic_uint scopes; /* at this moment; 0: there is no such token any more */
+    unsigned scopes_next;
+};
+
 struct entry {
     uint8_t digest[SHA256_BYTES];
-    unsigned scopes; /* with all that they include */
-    const char *name;
+    unsigned scopes;  /* with all that they include */
+    const char *name; /* while the file is read */
+    struct auth_pass *pass;
     uint32_t line;
 };
 
@@ -51,10 +61,13 @@ struct auth {
     pthread_rwlock_t lock; /* for all below */
     struct entries entries;
     struct stamp stamp;
-    struct arena names; /* of all entries that there have been, each once */
-    const char **known;
+    struct arena passes; /* of all entries that there have been, each once */
+    struct auth_pass **known;
     uint32_t n_known;
 };
+
+static struct auth_pass pass_of_nobody = {.name = ""};
+static struct auth_pass pass_of_everybody = {.name = "", .scopes = UINT_MAX}; /* where nobody is asked */
 
 static const struct {
     const char *name;
@@ -187,7 +200,7 @@ static enum err read_line(char *line, struct entry *out, struct error *e)
 static enum err add_entry(struct entries *entries, const struct entry *entry, struct error *e)
 {
     for (uint32_t i = 0; i < entries->n; i++) {
-        if (memcmp(entries->items[i].digest, entry->digest, SHA256_BYTES) == 0) {
+        if (sha256_equal(entries->items[i].digest, entry->digest)) {
             return error_set(e, ERR_INVALID, "the token is on line %u already", entries->items[i].line);
         }
     }
@@ -233,17 +246,38 @@ static enum err read_lines(const char *path, struct buf *text, struct entries *o
 
 /* ---- in use ---- */
 
-static const char *keep_name(struct auth *auth, const char *name)
+/* The pass of the same token and name, old or new. The lock is held. */
+static struct auth_pass *keep_pass(struct auth *auth, const struct entry *entry)
 {
-    ASSERT(name != NULL);
+    ASSERT(entry->name != NULL);
     for (uint32_t i = 0; i < auth->n_known; i++) {
-        if (strcmp(auth->known[i], name) == 0) {
-            return auth->known[i];
+        struct auth_pass *pass = auth->known[i];
+        if (sha256_equal(pass->digest, entry->digest) && strcmp(pass->name, entry->name) == 0) {
+            return pass;
         }
     }
+    struct auth_pass *pass = arena_zalloc(&auth->passes, sizeof *pass);
+    memcpy(pass->digest, entry->digest, sizeof pass->digest);
+    pass->name = arena_strdup(&auth->passes, entry->name);
     auth->known = mem_realloc(auth->known, (auth->n_known + 1) * sizeof *auth->known);
-    auth->known[auth->n_known] = arena_strdup(&auth->names, name);
-    return auth->known[auth->n_known++];
+    auth->known[auth->n_known++] = pass;
+    return pass;
+}
+
+/* What passes allow changes in one step each, because others look at them without the lock. It is held. */
+static void keep_passes(struct auth *auth, struct entries *fresh)
+{
+    for (uint32_t i = 0; i < auth->n_known; i++) {
+        auth->known[i]->scopes_next = 0;
+    }
+    for (uint32_t i = 0; i < fresh->n; i++) {
+        struct entry *entry = &fresh->items[i];
+        entry->pass = keep_pass(auth, entry);
+        entry->pass->scopes_next = entry->scopes;
+    }
+    for (uint32_t i = 0; i < auth->n_known; i++) {
+        atomic_store(&auth->known[i]->scopes, auth->known[i]->scopes_next);
+    }
 }
 
 static enum err load(struct auth *auth, struct error *e)
@@ -257,9 +291,7 @@ static enum err load(struct auth *auth, struct error *e)
     }
     if (err == ERR_OK) {
         pthread_rwlock_wrlock(&auth->lock);
-        for (uint32_t i = 0; i < fresh.n; i++) {
-            fresh.items[i].name = keep_name(auth, fresh.items[i].name);
-        }
+        keep_passes(auth, &fresh);
         struct entries old = auth->entries;
         auth->entries = fresh;
         auth->stamp = stamp;
@@ -293,7 +325,7 @@ void auth_close(struct auth *auth)
     pthread_rwlock_destroy(&auth->lock);
     mem_free(auth->entries.items);
     mem_free(auth->known);
-    arena_deinit(&auth->names);
+    arena_deinit(&auth->passes);
     mem_free(auth->path);
     mem_free(auth);
 }
@@ -313,7 +345,7 @@ enum err auth_reload(struct auth *auth, struct error *e)
 }
 
 /* The scopes of a token; 0: there is none of that digest. */
-static unsigned find(struct auth *auth, const uint8_t digest[SHA256_BYTES], const char **out_name)
+static unsigned find(struct auth *auth, const uint8_t digest[SHA256_BYTES], const struct auth_pass **out_pass)
 {
     const struct entry *found = NULL;
     pthread_rwlock_rdlock(&auth->lock);
@@ -322,7 +354,7 @@ static unsigned find(struct auth *auth, const uint8_t digest[SHA256_BYTES], cons
         found = sha256_equal(entry->digest, digest) ? entry : found; /* and on to the last */
     }
     unsigned scopes = found != NULL ? found->scopes : 0;
-    *out_name = found != NULL ? found->name : "";
+    *out_pass = found != NULL ? found->pass : &pass_of_nobody;
     pthread_rwlock_unlock(&auth->lock);
     return scopes;
 }
@@ -365,22 +397,32 @@ static enum err refuse(const char *name, bool is_sent, unsigned scopes, struct e
     return err;
 }
 
-enum err auth_check(struct auth *auth, const char *authorization, unsigned scopes, const char **out_name,
+const char *auth_pass_name(const struct auth_pass *pass)
+{
+    return pass->name;
+}
+
+bool auth_pass_allows(const struct auth_pass *pass, unsigned scopes)
+{
+    return scopes == SCOPE_NONE || (atomic_load(&pass->scopes) & scopes) != 0;
+}
+
+enum err auth_check(struct auth *auth, const char *authorization, unsigned scopes, const struct auth_pass **out_pass,
                     struct error *e)
 {
-    const char *name = "";
+    const struct auth_pass *pass = auth == NULL ? &pass_of_everybody : &pass_of_nobody;
     const char *token = token_of(authorization);
     unsigned granted = 0;
     if (auth != NULL && token != NULL) {
         uint8_t digest[SHA256_BYTES];
         sha256_once(token, strlen(token), digest);
-        granted = find(auth, digest, &name);
+        granted = find(auth, digest, &pass);
     }
-    if (out_name != NULL) {
-        *out_name = name;
+    if (out_pass != NULL) {
+        *out_pass = pass;
     }
     if (auth == NULL || scopes == SCOPE_NONE || (granted & scopes) != 0) {
         return ERR_OK;
     }
-    return refuse(name, token != NULL, scopes, e);
+    return refuse(pass->name, token != NULL, scopes, e);
 }

@@ -27,6 +27,14 @@ enum scope {
 
 struct auth;
 
+/*
+ * What a caller has shown, as long as there is the auth that it was shown to. A token that is taken out of the file, or gets
+ * other scopes or another name, changes what its pass allows: so whoever goes on for long can look again.
+ */
+struct auth_pass;
+const char *auth_pass_name(const struct auth_pass *pass); /* of the token; "": none was needed */
+bool auth_pass_allows(const struct auth_pass *pass, unsigned scopes);
+
 /* Reads the file. ERR_NOT_FOUND, ERR_INVALID with the number of the line and what is wrong with it. */
 MUST_USE enum err auth_open(const char *path, struct auth **out, struct error *e);
 void auth_close(struct auth *auth); /* NULL ok */
@@ -37,9 +45,9 @@ MUST_USE enum err auth_reload(struct auth *auth, struct error *e);
 /*
  * Whether whoever sends this header ("Bearer TOKEN"; NULL: none) may do what needs one of `scopes`. Without `auth` (NULL)
  * everybody may. ERR_UNAUTHENTICATED if the token is missing or unknown, ERR_DENIED if it is for something else; the
- * message names the scope that is needed, never the token. `out_name` (may be NULL): the token's name, "" if there is none.
+ * message names the scope that is needed, never the token. `out_pass` (may be NULL) is never NULL afterwards.
  */
-MUST_USE enum err auth_check(struct auth *auth, const char *authorization, unsigned scopes, const char **out_name,
-                             struct error *e);
+MUST_USE enum err auth_check(struct auth *auth, const char *authorization, unsigned scopes,
+                             const struct auth_pass **out_pass, struct error *e);
 
 #endif

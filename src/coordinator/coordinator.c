@@ -1,4 +1,4 @@
-/* Starting and stopping, and what both threads use. The loop is in loop.c, the writer in writer.c. */
+/* Starting and stopping, and what the threads use. Those are in loop.c, writer.c, keeper.c and finder.c. */
 #include "coordinator/coordinator.h"
 
 #include <time.h>
@@ -69,9 +69,11 @@ enum err coordinator_start(const struct coordinator_options *options, struct coo
     init_condition(&c->loop_wakes);
     init_condition(&c->writer_wakes);
     init_condition(&c->keeper_wakes);
+    init_condition(&c->finder_wakes);
     error |= pthread_create(&c->loop, NULL, coordinator__loop, c);
     error |= pthread_create(&c->writer, NULL, coordinator__writer, c);
     error |= pthread_create(&c->keeper, NULL, coordinator__keeper, c);
+    error |= pthread_create(&c->finder, NULL, coordinator__finder, c);
     ASSERT(error == 0);
     *out_coordinator = c;
     return ERR_OK;
@@ -87,10 +89,12 @@ void coordinator_wind_up(struct coordinator *c)
     pthread_cond_broadcast(&c->loop_wakes);
     pthread_cond_broadcast(&c->writer_wakes);
     pthread_cond_broadcast(&c->keeper_wakes);
+    pthread_cond_broadcast(&c->finder_wakes);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->loop, NULL);
     pthread_join(c->writer, NULL);
     pthread_join(c->keeper, NULL);
+    pthread_join(c->finder, NULL);
     c->is_joined = true;
 }
 
@@ -100,10 +104,13 @@ void coordinator_stop(struct coordinator *c)
         return;
     }
     coordinator_wind_up(c);
+    search_free(c->asked);
+    search_free(c->found);
     turns_deinit(&c->clients);
     pthread_cond_destroy(&c->loop_wakes);
     pthread_cond_destroy(&c->writer_wakes);
     pthread_cond_destroy(&c->keeper_wakes);
+    pthread_cond_destroy(&c->finder_wakes);
     pthread_mutex_destroy(&c->lock);
     mem_free((void *)(uintptr_t)c->options.store_url);
     mem_free((void *)(uintptr_t)c->options.node_id);

@@ -1,10 +1,11 @@
 /*
  * coordinator.h - the scheduler with a store behind it: commands in, one transaction per batch, answers out.
  *
- * Two threads. The loop owns the core: it steps commands as they come and gathers their effects. The writer owns the
- * connection to the store: it stands for election, loads the state, commits batches and renews the leadership. While one
- * batch commits, the next gathers; a lone command waits for nobody. Nothing leaves the process before what it tells of
- * is durable, except answers that depend on nothing new.
+ * Two threads do most of it. The loop owns the core: it steps commands as they come and gathers their effects. The writer
+ * stands for election, loads the state, commits batches and renews the leadership, on one connection to the store. Two
+ * more help, each with a connection of its own: the keeper renews while the writer cannot, and the finder looks for jobs
+ * that commands name and that have left the core. While one batch commits, the next gathers; a lone command waits for
+ * nobody. Nothing leaves the process before what it tells of is durable, except answers that depend on nothing new.
  *
  * If a commit fails, or the leadership's time runs out by the monotonic clock, the loop drops the core, answers everyone
  * with ERR_PRECONDITION, and the writer stands for election again, for ever. A store that cannot be reached is retried
@@ -38,11 +39,16 @@ struct coordinator_options {
     struct core_config config;
     int64_t leader_ttl_ms;  /* 0: 10,000 */
     int64_t history_ttl_ms; /* 0: 604,800,000 */
-    bool must_lead;         /* role `leader`: give up, instead of standing by, if another leads */
+    bool must_lead;         /* role `leader`: give up, instead of standing by, if another node leads */
     /* The store does not answer (`why`), or answers again (NULL). On the writer's thread. May be NULL. */
     void (*on_store)(void *context, const char *why);
-    /* This process stands by, and another one leads than before. On the writer's thread. May be NULL. */
+    /*
+     * This process stands by, and another one leads than before. `is_self`: the row is this node's own, from before it was
+     * started again, and runs out. On the writer's thread. May be NULL.
+     */
     void (*on_leader)(void *context, const struct leader_news *leader);
+    /* Old jobs and events cannot be removed (`why`), or can be again (NULL). On the writer's thread. May be NULL. */
+    void (*on_prune)(void *context, const char *why);
     /* The schema was of an earlier release, and has been brought up to date. On the writer's thread. May be NULL. */
     void (*on_schema)(void *context, uint32_t before, uint32_t after);
     /* A commit took so long and carried so many commands. On the writer's thread. May be NULL. */
@@ -60,12 +66,12 @@ struct coordinator_options {
     void *context;
 };
 
-/* Starts both threads. There must be a schema, which whoever leads brings up to date. ERR_INVALID for nonsense in the options. */
+/* Starts the threads. There must be a schema, which whoever leads brings up to date. ERR_INVALID for nonsense in the options. */
 MUST_USE enum err coordinator_start(const struct coordinator_options *options, struct coordinator **out_coordinator,
                                     struct error *e);
 
 /*
- * Ends both threads: commits what was begun, hands the leadership back, answers what is left. Requests can still be sent
+ * Ends the threads: commits what was begun, hands the leadership back, answers what is left. Requests can still be sent
  * and are answered with ERR_PRECONDITION.
  */
 void coordinator_wind_up(struct coordinator *coordinator);
@@ -118,6 +124,7 @@ struct coordinator_stats {
     uint64_t elected;
     uint64_t stepped_down;
     uint64_t store_errors;
+    uint64_t prune_errors; /* of these, attempts to remove what is too old */
 };
 
 struct coordinator_stats coordinator_stats(struct coordinator *coordinator);

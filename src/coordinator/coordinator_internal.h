@@ -1,8 +1,9 @@
 /*
- * coordinator_internal.h - what the loop and the writer share, and how they talk.
+ * coordinator_internal.h - what the threads share, and how they talk.
  *
- * All fields below `lock` are guarded by it. The two threads pass whole things back and forth: the writer hands a loaded
- * core to the loop, the loop hands a flight (a batch with everything that waits for it) to the writer and gets it back.
+ * All fields below `lock` are guarded by it. The threads pass whole things back and forth: the writer hands a loaded
+ * core to the loop, the loop hands a flight (a batch with everything that waits for it) to the writer and gets it back,
+ * and likewise a search to the finder.
  * A term of leadership begins when the writer hands over a core and ends when the loop lets go of it; the writer commits
  * nothing more before it has been elected again.
  */
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/finder.h"
 
 /* One batch on its way: effects, what else goes into the transaction, and the reads that saw it. */
 struct flight {
@@ -38,11 +40,13 @@ struct coordinator {
     pthread_t loop;
     pthread_t writer;
     pthread_t keeper;
+    pthread_t finder;
 
     pthread_mutex_t lock;
     pthread_cond_t loop_wakes;
     pthread_cond_t writer_wakes;
     pthread_cond_t keeper_wakes;
+    pthread_cond_t finder_wakes;
     struct list inbound;  /* requests that the loop has not seen, of workers and of this process itself */
     struct turns clients; /* those of clients, which the loop takes in turn, as many as fit into a flight */
     bool is_stopping;
@@ -62,6 +66,8 @@ struct coordinator {
     bool is_lost;                   /* the leadership of this term is lost */
     enum err lost_err;              /* and why */
     uint64_t ended_landed;          /* jobs whose end is durable, of this term */
+    struct search *asked;           /* for the finder to take */
+    struct search *found;           /* for the loop to take; there is never more than one search */
     struct leader_news leader;
     struct coordinator_stats stats;
     struct list leaving; /* of struct leaving.in_list, the oldest first */
@@ -86,6 +92,16 @@ static inline struct batch flight_batch(const struct flight *flight, const struc
     };
 }
 
+void flight_clear(struct flight *flight);
+/* Whether there is anything to commit. */
+bool flight_writes(const struct flight *flight);
+bool flight_is_empty(const struct flight *flight);
+
+/* Puts in what the request brings besides its command, as far as the core has taken it; copies. */
+void flight_carry(struct flight *flight, const struct request *request, const struct reply *reply);
+void flight_carry_inbox_done(struct flight *flight, uint64_t inbox_id);
+void flight_carry_data_set(struct flight *flight, const struct data_set *from);
+
 /* Calls the answer and frees the request, unless it is kept. */
 void coordinator__answer(struct request *request, const struct reply *reply, enum err err);
 
@@ -97,6 +113,10 @@ void coordinator__seed(uint64_t seed[2]);
 void *coordinator__loop(void *coordinator);
 void *coordinator__writer(void *coordinator);
 void *coordinator__keeper(void *coordinator);
+void *coordinator__finder(void *coordinator);
+
+/* Whether the leadership is a lock on a file (SQLite), which its holder has as long as it lives. */
+bool coordinator__is_file(const struct coordinator *coordinator);
 
 /* Whether the leadership's time has run out. A lock on a file has none. The lock is held. */
 bool coordinator__is_late(const struct coordinator *coordinator);

@@ -338,7 +338,12 @@ static void sent(void *context, struct rpc_call *call, bool ok);
 static void move_on(struct follower *follower)
 {
     struct arena arena = {0};
+    struct error e = {0};
+    bool may_go_on = exchange_look_at_token(follower->exchange, &e) == ERR_OK;
     pthread_mutex_lock(&follower->feed->lock);
+    if (!may_go_on) {
+        (void)end_soon(follower, &e);
+    }
     bool is_over = follower->is_over || follower->is_last;
     struct pb_event *event = is_over ? NULL : next_message(follower, &arena);
     pthread_mutex_unlock(&follower->feed->lock);

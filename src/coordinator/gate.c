@@ -13,6 +13,7 @@ struct client {
     uint64_t key;
     uint64_t n_calls;
     uint64_t n_bytes;
+    uint64_t n_held; /* connections */
 };
 
 struct gate {
@@ -21,6 +22,7 @@ struct gate {
     pthread_mutex_t lock; /* for all below */
     struct map clients;
     uint64_t n_calls;
+    uint64_t n_held;
 };
 
 static bool is_client(const void *value, const void *key)
@@ -110,11 +112,45 @@ void gate_leave(struct gate *gate, struct sender sender, size_t n_bytes)
     pthread_mutex_lock(&gate->lock);
     struct client *client = map_get(&gate->clients, sender.client, is_client, &sender.client);
     ASSERT(client != NULL);
-    ASSERT(client->n_calls > 0);
+    ASSERT(client->n_calls > client->n_held);
     gate->n_calls--;
     client->n_bytes -= n_bytes;
     if (--client->n_calls == 0) {
         mem_free(map_take_value(&gate->clients, client->key, client));
     }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+enum err gate_hold(struct gate *gate, struct sender sender, struct error *e)
+{
+    enum err err = ERR_OK;
+    pthread_mutex_lock(&gate->lock);
+    struct client *client = map_get(&gate->clients, sender.client, is_client, &sender.client);
+    ASSERT(client != NULL);
+    if (client->n_held >= gate->limits.held) {
+        err = error_set(e, ERR_EXHAUSTED, "this client has %" PRIu64 " streams and calls that wait open over HTTP",
+                        client->n_held);
+        error_hint(e, "end some of them: one GET /v1/events tells of all jobs; over gRPC there may be more");
+    } else if (gate->n_held >= gate->limits.held_all) {
+        err =
+            error_set(e, ERR_EXHAUSTED,
+                      "all clients together have %" PRIu64 " streams and calls that wait open over HTTP", gate->n_held);
+        error_hint(e, "try again when others have ended, or use gRPC");
+    } else {
+        client->n_held++;
+        gate->n_held++;
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return err;
+}
+
+void gate_release(struct gate *gate, struct sender sender)
+{
+    pthread_mutex_lock(&gate->lock);
+    struct client *client = map_get(&gate->clients, sender.client, is_client, &sender.client);
+    ASSERT(client != NULL);
+    ASSERT(client->n_held > 0);
+    client->n_held--;
+    gate->n_held--;
     pthread_mutex_unlock(&gate->lock);
 }

@@ -6,6 +6,9 @@
  * cannot fill the memory, and all clients together cannot take the room that workers need. Workers do not pass here: what
  * they have open is bounded by their slots.
  *
+ * Over HTTP a call holds a connection, of which there are not many. So those that may last (streams, calls that wait) are
+ * counted once more: one client gets a part of the connections for them, and all of them together leave some for short calls.
+ *
  * Ownership: gate_new's caller frees it. Threads: any.
  */
 #ifndef CAPSTAN_COORDINATOR_GATE_H
@@ -24,6 +27,8 @@ struct gate_limits {
     uint64_t calls;     /* of one client */
     uint64_t bytes;     /* of one client's requests; a client with nothing open may have one of any size */
     uint64_t calls_all; /* of all clients together */
+    uint64_t held;      /* connections of HTTP for what lasts, of one client */
+    uint64_t held_all;  /* likewise, of all clients together */
 };
 
 struct gate *gate_new(struct gate_limits limits);
@@ -43,5 +48,11 @@ MUST_USE enum err gate_enter(struct gate *gate, struct sender sender, size_t n_b
 
 /* Counts it out, with the same values. */
 void gate_leave(struct gate *gate, struct sender sender, size_t n_bytes);
+
+/* Counts a call that has entered as one that may hold a connection for long. ERR_EXHAUSTED: there is no room for it. */
+MUST_USE enum err gate_hold(struct gate *gate, struct sender sender, struct error *e);
+
+/* Counts it out as such, before it leaves. */
+void gate_release(struct gate *gate, struct sender sender);
 
 #endif

@@ -3,9 +3,10 @@
  *
  * One thread waits for the database to say that there is something, with a slow look as a net, and while this process
  * leads turns each entry into a submit. The entry is done in the same transaction that makes the job durable, so a job is
- * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it. Should the
- * store refuse even what is in an entry, it is tried once more as a failed job with nothing but its id, and then removed:
- * each refusal costs a term of leadership, so nothing is tried for ever.
+ * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it. Nor does
+ * one under the id of another job: it is removed, with a warning. Should the store refuse even what is in an entry, it is
+ * tried once more as a failed job with nothing but its id, and then removed: each refusal costs a term of leadership, so
+ * nothing is tried for ever. What the scheduler has no room for at the moment stays in the inbox and is tried again.
  */
 #include <pthread.h>
 #include <string.h>
@@ -41,6 +42,7 @@ struct inbox {
     uint32_t n_waiting;  /* submits that have not been answered */
     struct verdict_on verdicts[VERDICTS_MAX];
     uint32_t next_verdict;
+    bool is_full; /* the scheduler had no room for the last one; guarded by the lock, like is_stopping */
     bool is_stopping;
 };
 
@@ -97,10 +99,26 @@ static void keep_as_failed(struct inbox *inbox, const struct request *from, cons
     coordinator_send(atomic_load(&inbox->service->coordinator), request);
 }
 
+/* Says so once, not for each that waits, nor each time that it is tried. */
+static void note_room(struct inbox *inbox, const char *job_id, const char *why)
+{
+    pthread_mutex_lock(&inbox->lock);
+    bool was_full = inbox->is_full;
+    inbox->is_full = why != NULL;
+    pthread_mutex_unlock(&inbox->lock);
+    if (why != NULL && !was_full) {
+        log_warn("inbox", "the job '%s' and others wait in the inbox: %s", job_id, why);
+    }
+}
+
 static void answer(struct request *request, const struct reply *reply, enum err err)
 {
     struct inbox *inbox = request->context;
-    if (reply != NULL && reply->kind == REPLY_ERROR) {
+    bool has_no_room = reply != NULL && reply->kind == REPLY_ERROR && reply->code == ERR_EXHAUSTED;
+    if (reply != NULL) {
+        note_room(inbox, request->command.u.submit.job_id, has_no_room ? reply->message : NULL);
+    }
+    if (reply != NULL && reply->kind == REPLY_ERROR && !has_no_room) {
         log_warn("inbox", "the job '%s' was not taken: %s", request->command.u.submit.job_id, reply->message);
         if (reply->code != ERR_EXISTS && request->command.u.submit.refusal == NULL) {
             keep_as_failed(inbox, request, reply->message);
@@ -118,9 +136,11 @@ static void answer(struct request *request, const struct reply *reply, enum err 
     pthread_mutex_unlock(&inbox->lock);
 }
 
-static void submit(struct inbox *inbox, const struct inbox_entry *entry)
+/* `unknown`: when there was no such job in the store; 0: there is one, or nobody has looked. */
+static void submit(struct inbox *inbox, const struct inbox_entry *entry, struct sight unknown)
 {
     struct request *request = request_new(answer, inbox);
+    request->unknown = unknown;
     struct cmd_submit *out = &request->command.u.submit;
     struct tree_submit tree;
     struct error e = {0};
@@ -159,6 +179,23 @@ static void await_answers(struct inbox *inbox)
     pthread_mutex_unlock(&inbox->lock);
 }
 
+/* Looks for the jobs of all entries at once, so that nobody has to look for each. */
+static enum err submit_all(struct inbox *inbox, struct store *store, const struct inbox_entry *entries, uint32_t n)
+{
+    const char *job_ids[ENTRIES_PER_LOOK];
+    bool is_known[ENTRIES_PER_LOOK];
+    struct sight sight = coordinator_sight(atomic_load(&inbox->service->coordinator));
+    for (uint32_t i = 0; i < n; i++) {
+        job_ids[i] = entries[i].job_id;
+    }
+    enum err err = store_known_jobs(store, job_ids, n, is_known, NULL);
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        submit(inbox, &entries[i], is_known[i] ? (struct sight){0} : sight);
+    }
+    await_answers(inbox);
+    return err;
+}
+
 /* Turns what is there into jobs, page by page. */
 static enum err empty_it(struct inbox *inbox, struct store *store)
 {
@@ -176,10 +213,7 @@ static enum err empty_it(struct inbox *inbox, struct store *store)
             break; /* the same again: nobody takes them at the moment */
         }
         first_id = entries[0].id;
-        for (uint32_t i = 0; i < n; i++) {
-            submit(inbox, &entries[i]);
-        }
-        await_answers(inbox);
+        err = submit_all(inbox, store, entries, n);
     }
     arena_deinit(&arena);
     return err;

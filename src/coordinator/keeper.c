@@ -29,14 +29,14 @@ void coordinator__renewed(struct coordinator *c, int64_t asked_mono_ms)
     c->deadline_mono_ms = c->renewed_mono_ms + ttl_ms - ttl_ms / 10;
 }
 
-static bool is_file(const struct coordinator *c)
+bool coordinator__is_file(const struct coordinator *c)
 {
     return strncmp(c->options.store_url, "sqlite:", 7) == 0;
 }
 
 bool coordinator__is_late(const struct coordinator *c)
 {
-    return !is_file(c) && clock_mono_ms() >= c->deadline_mono_ms;
+    return !coordinator__is_file(c) && clock_mono_ms() >= c->deadline_mono_ms;
 }
 
 /* When the writer, which renews after a third of the time, is late. The lock is held. */
@@ -96,7 +96,7 @@ void *coordinator__keeper(void *coordinator)
     struct coordinator *c = coordinator;
     struct store *store = NULL;
     struct fence fence;
-    while (!is_file(c) && await_delay(c, &fence)) {
+    while (!coordinator__is_file(c) && await_delay(c, &fence)) {
         if (store == NULL && store_open(c->options.store_url, &store, NULL) != ERR_OK) {
             store = NULL;
         }

@@ -8,6 +8,9 @@
  * Of what clients ask for, a flight takes only so much, in turns (turns.h); the rest waits for the next one. So a client
  * that sends a lot makes others wait for two flights, not for all that it has sent. What workers send is taken at once.
  *
+ * The loop never waits for the store. A command about a job that the core does not know waits aside until the finder has
+ * looked for it (finder.h); everything else goes on.
+ *
  * A database that refuses what is in a batch (ERR_INVALID) ends the term, too, for the core has taken the step already.
  * Whoever was in that batch is a suspect: after the next election they are taken again, one per batch. The one that is
  * refused alone is answered so; the others never notice more than a pause.
@@ -20,11 +23,11 @@
 #include "coordinator/await.h"
 #include "coordinator/coordinator_internal.h"
 
-#define KEY_KEPT_MS 86400000 /* how long a client's idempotency key means the same job */
-
 /* What clients may put into one flight: requests, and tasks of new jobs, of which so many cost as much as a request. */
 #define FLIGHT_WEIGHT_MAX 1024
 #define TASKS_PER_WEIGHT 4
+
+#define LOOKS_MAX 16 /* for what a request names, if that keeps changing while somebody looks */
 
 struct loop {
     struct coordinator *c;
@@ -38,39 +41,15 @@ struct loop {
     struct list suspects;    /* commands of a batch that the database refused, to be tried one by one */
     struct await await;
     uint64_t term;
-    bool is_blind;        /* the store did not answer a look for a job in this turn */
-    bool is_torn;         /* it broke off in the middle of a job, of which the core now has a part */
-    struct store *reader; /* for ended jobs; NULL: not connected */
+    struct turns sought;   /* requests that name jobs which somebody has to look for */
+    struct search *search; /* that the finder has; NULL: none */
     int64_t clock_offset_ms;
     int64_t wake_at_mono_ms;
     uint64_t n_commands;
     uint64_t seed[2]; /* new for every turn; the core never draws the same from it twice */
 };
 
-/* ---- flights ---- */
-
-static void flight_clear(struct flight *flight)
-{
-    effects_reset(&flight->fx);
-    flight->n_payloads = 0;
-    flight->n_inbox_done = 0;
-    flight->n_data_sets = 0;
-    flight->n_carried = 0;
-    flight->weight = 0;
-    flight->since_ms = 0;
-    ASSERT(list_is_empty(&flight->reads));
-}
-
-static bool flight_writes(const struct flight *flight)
-{
-    return flight->fx.rows != NULL || flight->n_payloads > 0 || flight->n_inbox_done > 0 || flight->n_data_sets > 0;
-}
-
-static bool flight_is_empty(const struct flight *flight)
-{
-    return !flight_writes(flight) && flight->fx.replies == NULL && flight->fx.children == NULL &&
-           flight->fx.child_ends == NULL && list_is_empty(&flight->reads);
-}
+/* ---- answers ---- */
 
 static void finish(struct request *request, const struct reply *reply, enum err err)
 {
@@ -101,8 +80,12 @@ static void step(struct loop *l, const struct command *command)
     if (l->gathering->since_ms == 0) {
         l->gathering->since_ms = in.now_ms;
     }
+    struct row **end = l->gathering->fx.rows_end;
     core_step(l->core, &in, command, &l->gathering->fx);
     l->n_commands++;
+    if (l->search != NULL) {
+        search_watch(l->search, end == NULL ? l->gathering->fx.rows : *end);
+    }
 }
 
 static void tick(struct loop *l)
@@ -112,218 +95,19 @@ static void tick(struct loop *l)
     l->wake_at_mono_ms = l->gathering->fx.wake_at_ms - l->clock_offset_ms;
 }
 
-/* ---- jobs that ended long ago ---- */
-
-struct bringing {
-    struct loop *l;
-    bool is_ended;
-};
-
-static void bring_row(void *context, const struct row *row)
-{
-    struct bringing *bringing = context;
-    if (row->kind == ROW_JOB) {
-        const struct row_job *job = (const struct row_job *)(const void *)row;
-        bringing->is_ended = job_state_is_terminal(job->state);
-    }
-    /* A job that is not ended there but unknown here has just ended; that is not durable yet. */
-    if (bringing->is_ended) {
-        struct command command = {.kind = CMD_LOAD, .u.load = row};
-        step(bringing->l, &command);
-    }
-}
-
-/* The store could not say. The rest of this turn does not ask again, so that many do not wait one after the other. */
-static enum err lose_reader(struct loop *l)
-{
-    store_close(l->reader);
-    l->reader = NULL;
-    l->is_blind = true;
-    return ERR_UNAVAILABLE;
-}
-
-static enum err open_reader(struct loop *l)
-{
-    if (l->is_blind) {
-        return ERR_UNAVAILABLE;
-    }
-    if (l->reader == NULL && store_open(l->c->options.store_url, &l->reader, NULL) != ERR_OK) {
-        l->reader = NULL;
-        return lose_reader(l);
-    }
-    return ERR_OK;
-}
-
-/*
- * Has the core know the job if there is one. ERR_UNAVAILABLE if the store could not say: whoever asks must not be taken
- * for somebody who names a new job then.
- */
-static enum err bring_job(struct loop *l, const char *job_id)
-{
-    struct bringing bringing = {.l = l};
-    if (job_id == NULL || core_has_job(l->core, job_id)) {
-        return ERR_OK;
-    }
-    enum err err = open_reader(l);
-    if (err != ERR_OK) {
-        return err;
-    }
-    err = store_load_job(l->reader, job_id, bring_row, &bringing, NULL);
-    if (err != ERR_OK && err != ERR_NOT_FOUND) {
-        l->is_torn = bringing.is_ended;
-        return lose_reader(l);
-    }
-    if (bringing.is_ended && core_has_job(l->core, job_id)) {
-        struct command command = {.kind = CMD_LOADED_JOB, .u.loaded_job = job_id};
-        step(l, &command);
-    }
-    return ERR_OK;
-}
-
-/* A submit may name a job that ended long ago, unless somebody has looked and nothing can have slipped by since. */
-static enum err bring_submitted(struct loop *l, struct request *request)
-{
-    const struct cmd_submit *submit = &request->command.u.submit;
-    const char *by_key = NULL;
-    if (request->unknown.term == l->term && core_residency(l->core).forgotten <= request->unknown.ended) {
-        return ERR_OK;
-    }
-    enum err err = bring_job(l, submit->job_id);
-    if (err != ERR_OK || submit->idempotency_key == NULL || core_job_by_key(l->core, submit->idempotency_key) != NULL) {
-        return err;
-    }
-    err = open_reader(l);
-    if (err == ERR_OK) {
-        err = store_find_key(l->reader, submit->idempotency_key, clock_mono_ms() + l->clock_offset_ms - KEY_KEPT_MS,
-                             &request->arena, &by_key, NULL);
-        if (err == ERR_NOT_FOUND) {
-            return ERR_OK;
-        }
-        err = err == ERR_OK ? bring_job(l, by_key) : lose_reader(l);
-    }
-    return err;
-}
-
-static enum err bring_jobs(struct loop *l, struct request *request)
-{
-    const struct command *command = &request->command;
-    enum err err = ERR_OK;
-    switch (command->kind) {
-    case CMD_SUBMIT:
-        return bring_submitted(l, request);
-    case CMD_REPORT:
-        for (uint32_t i = 0; i < command->u.report.n_reports && err == ERR_OK; i++) {
-            const struct task_report *reports = command->u.report.reports;
-            /* Reports about one job often follow each other; one that is unknown need not be looked for again. */
-            if (i == 0 || strcmp(reports[i].ref.task.job_id, reports[i - 1].ref.task.job_id) != 0) {
-                err = bring_job(l, reports[i].ref.task.job_id);
-            }
-        }
-        return err;
-    case CMD_MAP_OUTPUT:
-        return bring_job(l, command->u.map_output.ref.task.job_id);
-    case CMD_RESULTS:
-        return bring_job(l, command->u.results.ref.task.job_id);
-    case CMD_CANCEL:
-        return bring_job(l, command->u.cancel.job_id);
-    case CMD_RETRY:
-        return bring_job(l, command->u.retry.job_id);
-    case CMD_REGISTER:
-    case CMD_HEARTBEAT:
-    case CMD_DEREGISTER:
-    case CMD_GET_TASK:
-    case CMD_SET_NODE:
-    case CMD_CHILD_DONE:
-    case CMD_CHILD_FAILED:
-    case CMD_TICK:
-    case CMD_LOAD:
-    case CMD_LOADED:
-    case CMD_LOADED_JOB:
-        break;
-    }
-    return ERR_OK;
-}
-
 /* ---- requests ---- */
-
-/* Whether the core has taken what this payload belongs to. What it refused is not worth keeping. */
-static bool is_taken(const struct reply *reply, uint32_t i)
-{
-    switch (reply->kind) {
-    case REPLY_SUBMIT:
-        return !reply->u.job.existed;
-    case REPLY_REPORT:
-        i %= reply->u.report.n_outcomes;
-        return reply->u.report.outcomes[i] == REFUSE_NONE && !reply->u.report.repeated[i];
-    case REPLY_ACCEPT:
-        return reply->u.accept == REFUSE_NONE;
-    case REPLY_ERROR:
-    case REPLY_REGISTER:
-    case REPLY_HEARTBEAT:
-    case REPLY_TASKS:
-    case REPLY_JOB:
-    case REPLY_DONE:
-        return false;
-    }
-    return false;
-}
-
-static void carry_inbox_done(struct flight *flight, uint64_t inbox_id)
-{
-    flight->inbox_done =
-        mem_grow(flight->inbox_done, &flight->cap_inbox_done, flight->n_inbox_done + 1, sizeof *flight->inbox_done);
-    flight->inbox_done[flight->n_inbox_done++] = inbox_id;
-}
-
-static void carry_data_set(struct flight *flight, const struct data_set *from)
-{
-    flight->data_sets =
-        mem_grow(flight->data_sets, &flight->cap_data_sets, flight->n_data_sets + 1, sizeof *flight->data_sets);
-    struct data_set *to = &flight->data_sets[flight->n_data_sets++];
-    to->name = arena_strdup(&flight->fx.arena, from->name);
-    to->source = arena_strdup(&flight->fx.arena, from->source);
-    to->format = arena_strdup(&flight->fx.arena, from->format);
-}
-
-/* Data sets that accepted reports bring. */
-static void carry_made(struct flight *flight, const struct request *request, const struct reply *reply)
-{
-    for (uint32_t i = 0; request->made != NULL && i < request->command.u.report.n_reports; i++) {
-        if (request->made[i].name != NULL && is_taken(reply, i)) {
-            carry_data_set(flight, &request->made[i]);
-        }
-    }
-}
-
-static void carry_payloads(struct flight *flight, const struct request *request, const struct reply *reply)
-{
-    for (uint32_t i = 0; i < request->n_payloads; i++) {
-        if (request->payloads[i].bytes == NULL || !is_taken(reply, i)) {
-            continue;
-        }
-        flight->payloads =
-            mem_grow(flight->payloads, &flight->cap_payloads, flight->n_payloads + 1, sizeof *flight->payloads);
-        struct payload *to = &flight->payloads[flight->n_payloads++];
-        *to = request->payloads[i]; /* the request may be gone before the commit, so the flight gets a copy */
-        to->job_id = arena_strdup(&flight->fx.arena, to->job_id);
-        to->bytes = arena_copy(&flight->fx.arena, to->bytes, to->n_bytes);
-    }
-    if (request->inbox_id != 0 && (reply->kind != REPLY_ERROR || reply->code == ERR_EXISTS)) {
-        carry_inbox_done(flight, request->inbox_id);
-    }
-}
 
 /* An entry of the inbox that cannot become a job. Answered like a read, when the flight is durable. */
 static void take_discard(struct flight *flight, struct request *request)
 {
-    carry_inbox_done(flight, request->inbox_id);
+    flight_carry_inbox_done(flight, request->inbox_id);
     list_push_back(&flight->reads, &request->in_list);
 }
 
 /* A write that the core knows nothing of: it is answered like a read, when the flight is durable. */
 static void take_data_set(struct flight *flight, struct request *request)
 {
-    carry_data_set(flight, &request->data_set);
+    flight_carry_data_set(flight, &request->data_set);
     flight->n_carried++;
     list_push_back(&flight->reads, &request->in_list);
 }
@@ -341,18 +125,8 @@ static void take_read(struct loop *l, struct request *request)
     list_push_back(&l->gathering->reads, &request->in_list);
 }
 
-static void step_down(struct loop *l, enum err why);
-
-static void take_command(struct loop *l, struct request *request)
+static void take_known(struct loop *l, struct request *request)
 {
-    enum err err = bring_jobs(l, request);
-    if (err != ERR_OK) {
-        coordinator__answer(request, NULL, err);
-        if (l->is_torn) {
-            step_down(l, err); /* the core cannot forget the part; the next one will know nothing of it */
-        }
-        return;
-    }
     list_push_back(&l->waiting, &request->in_list);
     request->command.reply_to = (uint64_t)(uintptr_t)request;
     request->flight = l->gathering;
@@ -362,8 +136,20 @@ static void take_command(struct loop *l, struct request *request)
     if (request->n_payloads > 0 || request->inbox_id != 0) {
         const struct reply *reply = end == NULL ? l->gathering->fx.replies : *end;
         ASSERT(reply != NULL && reply->to == request->command.reply_to); /* only polls are answered later */
-        carry_payloads(l->gathering, request, reply);
-        carry_made(l->gathering, request, reply);
+        flight_carry(l->gathering, request, reply);
+    }
+}
+
+/* A job may have ended long ago, unless somebody has looked and nothing can have slipped by since. */
+static void take_command(struct loop *l, struct request *request)
+{
+    bool is_sure = request->unknown.term == l->term && core_residency(l->core).forgotten <= request->unknown.ended;
+    if (is_sure || !search_is_needed(l->core, &request->command)) {
+        take_known(l, request);
+    } else if (request->n_looks >= LOOKS_MAX) {
+        coordinator__answer(request, NULL, ERR_UNAVAILABLE);
+    } else {
+        turns_push(&l->sought, request->sender, &request->in_list);
     }
 }
 
@@ -381,6 +167,113 @@ static void take_request(struct loop *l, struct request *request)
         take_command(l, request);
     }
 }
+
+/* ---- jobs that ended long ago ---- */
+
+static bool is_trying(const struct loop *l)
+{
+    return l->core != NULL && !list_is_empty(&l->suspects);
+}
+
+/* To be taken once more: a suspect among the suspects, the others when those are through. */
+static void take_later(struct loop *l, struct request *request)
+{
+    list_push_back(request->is_suspect ? &l->suspects : &l->inbound, &request->in_list);
+}
+
+static void finish_sought(struct loop *l, enum err err)
+{
+    for (struct list *first; (first = turns_take(&l->sought)) != NULL;) {
+        finish(CONTAINER_OF(first, struct request, in_list), NULL, err);
+    }
+}
+
+/*
+ * What has ended and left the memory before it was durable is not in the store yet. Whoever looks for that waits until it
+ * is.
+ */
+static bool is_on_its_way(const struct loop *l, const struct search *search)
+{
+    return core_residency(l->core).forgotten > search->sight.ended &&
+           (search_is_named(search, l->gathering->fx.rows) ||
+            (l->flying != NULL && search_is_named(search, l->flying->fx.rows)));
+}
+
+/* Has the finder look for what the next request names. */
+static void ask_finder(struct loop *l)
+{
+    struct coordinator *c = l->c;
+    struct list early;
+    list_init(&early);
+    for (struct list *first; l->search == NULL && (first = turns_take(&l->sought)) != NULL;) {
+        struct request *request = CONTAINER_OF(first, struct request, in_list);
+        if (!search_is_needed(l->core, &request->command)) {
+            take_later(l, request); /* somebody else has asked for the same, or submitted it */
+            continue;
+        }
+        struct search *search =
+            search_new(l->core, request, coordinator_sight(c), clock_mono_ms() + l->clock_offset_ms);
+        if (is_on_its_way(l, search)) {
+            list_push_back(&early, first);
+            search_free(search);
+            continue;
+        }
+        l->search = search;
+        pthread_mutex_lock(&c->lock);
+        c->asked = search;
+        pthread_cond_signal(&c->finder_wakes);
+        pthread_mutex_unlock(&c->lock);
+    }
+    for (struct list *first; (first = list_first(&early)) != NULL;) {
+        list_remove(first);
+        turns_push(&l->sought, CONTAINER_OF(first, struct request, in_list)->sender, first);
+    }
+}
+
+static void bring_job(struct loop *l, const struct found_job *job)
+{
+    struct command command = {.kind = CMD_LOAD};
+    if (core_has_job(l->core, job->job_id)) {
+        return; /* it was named twice */
+    }
+    for (const struct row *row = job->rows; row != NULL; row = row->next) {
+        command.u.load = row;
+        step(l, &command);
+    }
+    command = (struct command){.kind = CMD_LOADED_JOB, .u.loaded_job = job->job_id};
+    step(l, &command);
+}
+
+/* The finder is back. */
+static void take_found(struct loop *l, struct search *search)
+{
+    struct request *request = search->request;
+    l->search = NULL;
+    if (request == NULL) {
+        search_free(search); /* for another term: what it found may be true no more */
+        return;
+    }
+    request->n_looks++;
+    if (search->err != ERR_OK) {
+        coordinator__answer(request, NULL, ERR_UNAVAILABLE);
+        finish_sought(l, ERR_UNAVAILABLE); /* so that many do not wait for a silent store one after the other */
+    } else if (search->is_stale || search->is_live) {
+        take_later(l, request);
+    } else {
+        for (const struct found_job *job = search->jobs; job != NULL; job = job->next) {
+            bring_job(l, job);
+        }
+        request->unknown = search->sight;
+        if (request->is_suspect || is_trying(l)) {
+            take_later(l, request);
+        } else {
+            take_known(l, request);
+        }
+    }
+    search_free(search);
+}
+
+/* ---- landing ---- */
 
 static void deliver(struct reply *reply)
 {
@@ -472,6 +365,16 @@ static void land(struct loop *l, struct flight *flight)
     flight_clear(flight);
 }
 
+static void step_down(struct loop *l, enum err why);
+
+static bool is_late(struct loop *l)
+{
+    pthread_mutex_lock(&l->c->lock);
+    bool late = coordinator__is_late(l->c);
+    pthread_mutex_unlock(&l->c->lock);
+    return late;
+}
+
 static void take_off(struct loop *l)
 {
     struct coordinator *c = l->c;
@@ -479,6 +382,10 @@ static void take_off(struct loop *l)
         struct flight *flight = l->gathering;
         l->gathering = flight == &l->flights[0] ? &l->flights[1] : &l->flights[0];
         if (!flight_writes(flight)) {
+            if (is_late(l)) { /* no commit tells, and another may lead by now */
+                step_down(l, ERR_DEADLINE);
+                return;
+            }
             land(l, flight);
             continue;
         }
@@ -532,6 +439,7 @@ static void sort_suspects(struct loop *l, const struct flight *refused)
         if (refused->n_carried == 1) {
             finish(request, NULL, ERR_INVALID);
         } else {
+            request->is_suspect = true;
             list_remove(at);
             list_push_back(&l->suspects, at);
         }
@@ -544,8 +452,27 @@ static void sort_suspects(struct loop *l, const struct flight *refused)
         if (refused->n_carried == 1) {
             finish(request, NULL, ERR_INVALID);
         } else {
+            request->is_suspect = true;
             list_remove(at);
             list_push_back(&l->suspects, at);
+        }
+    }
+}
+
+/* Nobody waits for what is looked for any more, but suspects that another one's refusal has interrupted stay suspects. */
+static void drop_sought(struct loop *l, bool keeps_suspects)
+{
+    struct request *request = l->search != NULL ? l->search->request : NULL;
+    if (request != NULL) {
+        l->search->request = NULL;
+        turns_push(&l->sought, request->sender, &request->in_list);
+    }
+    for (struct list *first; (first = turns_take(&l->sought)) != NULL;) {
+        request = CONTAINER_OF(first, struct request, in_list);
+        if (keeps_suspects && request->is_suspect) {
+            list_push_back(&l->suspects, first);
+        } else {
+            finish(request, NULL, ERR_PRECONDITION);
         }
     }
 }
@@ -574,7 +501,7 @@ static void step_down(struct loop *l, enum err why)
         finish_all(&l->suspects, ERR_PRECONDITION);
     }
     l->flying = NULL;
-    l->is_torn = false;
+    drop_sought(l, why == ERR_INVALID);
     list_init(&awaiting);
     await_take_all(&l->await, &awaiting);
     finish_all(&awaiting, ERR_PRECONDITION);
@@ -601,7 +528,7 @@ static void land_flying(struct loop *l)
 /* Takes what has arrived; while there are suspects, only the next of them, and only alone. True if anything was. */
 static bool take_arrivals(struct loop *l)
 {
-    if (l->core != NULL && !list_is_empty(&l->suspects)) {
+    if (is_trying(l)) {
         if (l->flying != NULL || !flight_is_empty(l->gathering)) {
             return false;
         }
@@ -644,6 +571,8 @@ static void turn(struct loop *l)
     pthread_mutex_lock(&c->lock);
     struct core *elected = c->elected;
     c->elected = NULL;
+    struct search *found = c->found;
+    c->found = NULL;
     bool committed = l->flying != NULL && c->is_committed;
     bool late = l->core != NULL && coordinator__is_late(c);
     bool lost = c->is_lost;
@@ -663,15 +592,20 @@ static void turn(struct loop *l)
     } else if (committed) {
         land_flying(l);
     }
-    l->is_blind = false;
-    bool any = take_arrivals(l);
+    if (found != NULL) {
+        take_found(l, found);
+    }
+    bool any = take_arrivals(l) || found != NULL;
     if (l->core != NULL && (any || clock_mono_ms() >= l->wake_at_mono_ms)) {
         tick(l);
     }
     if (l->core != NULL) {
+        ask_finder(l);
         take_due(l);
         deliver_immediate(l->gathering);
         take_off(l);
+    }
+    if (l->core != NULL) {
         if (flight_is_empty(l->gathering)) {
             l->gathering->weight = 0; /* what was taken waits for something else, or has been answered */
         }
@@ -694,11 +628,12 @@ static bool has_room(const struct loop *l)
 static bool has_news(struct loop *l)
 {
     const struct coordinator *c = l->c;
-    bool is_trying = l->core != NULL && !list_is_empty(&l->suspects);
-    bool has_arrivals = !list_is_empty(&c->inbound) || (!turns_is_empty(&c->clients) && has_room(l));
-    return (has_arrivals && !is_trying) || c->elected != NULL || c->is_stopping ||
-           (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) ||
-           (is_trying && l->flying == NULL) || are_forsaken(l);
+    bool trying = is_trying(l);
+    bool has_arrivals =
+        !list_is_empty(&l->inbound) || !list_is_empty(&c->inbound) || (!turns_is_empty(&c->clients) && has_room(l));
+    return (has_arrivals && !trying) || c->elected != NULL || c->found != NULL || c->is_stopping ||
+           (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) || (trying && l->flying == NULL) ||
+           are_forsaken(l);
 }
 
 static uint32_t weight_of(const struct request *request)
@@ -763,7 +698,7 @@ static void wind_up(struct loop *l)
     await_writer(l);
     finish_all(&l->suspects, ERR_PRECONDITION);
     await_deinit(&l->await);
-    store_close(l->reader);
+    turns_deinit(&l->sought);
     for (int i = 0; i < 2; i++) {
         effects_deinit(&l->flights[i].fx);
         mem_free(l->flights[i].payloads);
@@ -781,6 +716,7 @@ void *coordinator__loop(void *coordinator)
     list_init(&l.waiting);
     list_init(&l.inbound);
     list_init(&l.suspects);
+    turns_init(&l.sought);
     list_init(&l.flights[0].reads);
     list_init(&l.flights[1].reads);
     while (!stopping) {

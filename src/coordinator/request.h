@@ -49,7 +49,9 @@ struct request {
     struct arena arena;
     struct sender sender; /* whose turn it takes; nobody's: it is taken at once */
     struct command command;
-    struct sight unknown; /* CMD_SUBMIT: neither its job id nor its idempotency key were in the store then */
+    struct sight unknown; /* of the jobs and the key that it names, what was in the store then is in memory */
+    uint32_t n_looks;     /* into the store for these. The coordinator's */
+    bool is_suspect;      /* it was in a batch that the database refused. The coordinator's */
     read_fn *read;
     const char *await_job;       /* a read that waits until this job has ended; NULL: it does not wait */
     int64_t await_until_mono_ms; /* but no longer than this */

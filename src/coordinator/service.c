@@ -32,9 +32,9 @@
 /* ---- the way of a call ---- */
 
 enum err service__admit(struct service *service, const char *authorization, enum scope scope, const char *what,
-                        const char *peer, const char **out_token, struct error *e)
+                        const char *peer, const struct auth_pass **out_pass, struct error *e)
 {
-    enum err err = auth_check(service->auth, authorization, scope, out_token, e);
+    enum err err = auth_check(service->auth, authorization, scope, out_pass, e);
     if (err != ERR_OK) {
         refusals_tell(&service->refusals, peer, what, e->message);
     }
@@ -51,7 +51,7 @@ static enum err admit(struct exchange *exchange, const struct arrival *arrival, 
     struct service *service = exchange->service;
     size_t n = arrival->n;
     if (rule->scope != SCOPE_WORKER) {
-        struct sender sender = gate_sender(service->gate, arrival->token, arrival->peer);
+        struct sender sender = gate_sender(service->gate, auth_pass_name(arrival->pass), arrival->peer);
         exchange->request->sender = sender;
         exchange->n_bytes = n;
         enum err err = gate_enter(service->gate, sender, n, e);
@@ -59,6 +59,11 @@ static enum err admit(struct exchange *exchange, const struct arrival *arrival, 
             return err;
         }
         exchange->is_counted = true;
+        err = arrival->is_lasting ? gate_hold(service->gate, sender, e) : ERR_OK;
+        if (err != ERR_OK) {
+            return err;
+        }
+        exchange->is_holding = arrival->is_lasting;
     }
     if (n < LARGE_BYTES) {
         return ERR_OK;
@@ -112,8 +117,13 @@ void service__serve(struct service *service, const struct arrival *arrival, cons
     struct exchange *exchange = arena_zalloc(&request->arena, sizeof *exchange);
     request->context = exchange;
     request->is_kept = true;
-    *exchange = (struct exchange){
-        .service = service, .door = arrival->door, .rpc = arrival->rpc, .api = arrival->api, .request = request};
+    *exchange = (struct exchange){.service = service,
+                                  .door = arrival->door,
+                                  .rpc = arrival->rpc,
+                                  .api = arrival->api,
+                                  .request = request,
+                                  .pass = arrival->pass,
+                                  .scope = rule->scope};
     void *message = NULL;
     enum err err = admit(exchange, arrival, rule, &e);
     if (err == ERR_OK && service->observer != NULL) {
@@ -140,6 +150,9 @@ void service__serve(struct service *service, const struct arrival *arrival, cons
 static void drop(struct exchange *exchange)
 {
     atomic_fetch_sub(&exchange->service->bytes_open, exchange->weight);
+    if (exchange->is_holding) {
+        gate_release(exchange->service->gate, exchange->request->sender);
+    }
     if (exchange->is_counted) {
         gate_leave(exchange->service->gate, exchange->request->sender, exchange->n_bytes);
     }
@@ -208,6 +221,9 @@ bool exchange_failed(struct exchange *exchange, const struct reply *reply, enum 
         error_set(&e, err, "%s", err_text(err));
     } else if (reply->kind == REPLY_ERROR) {
         error_set(&e, reply->code, "%s", reply->message == NULL ? err_text(reply->code) : reply->message);
+        if (reply->code == ERR_EXHAUSTED) { /* the scheduler has one limit */
+            error_hint(&e, "try again when jobs have ended; the limit is max_live_tasks of the coordinator");
+        }
     } else {
         return false;
     }
@@ -241,27 +257,43 @@ bool exchange_is_gone(struct exchange *exchange)
     return exchange->door->is_gone(exchange);
 }
 
+enum err exchange_look_at_token(const struct exchange *exchange, struct error *e)
+{
+    if (auth_pass_allows(exchange->pass, exchange->scope)) {
+        return ERR_OK;
+    }
+    error_set(e, ERR_UNAUTHENTICATED, "the token '%s' was withdrawn, or does not allow this any more",
+              auth_pass_name(exchange->pass));
+    error_hint(e, "call again with one that is in the coordinator's file of tokens");
+    return ERR_UNAUTHENTICATED;
+}
+
+enum err exchange_look(struct exchange *exchange, struct error *e)
+{
+    return exchange_is_gone(exchange) ? error_set(e, ERR_CANCELED, "the client has gone")
+                                      : exchange_look_at_token(exchange, e);
+}
+
 static const struct method_rule *const rules[] = {
 #define RULE(service, method, kind, scope) &method_##method,
     SERVICE_TABLE(RULE)
 #undef RULE
 };
 
-static enum err admit_call(void *context, uint32_t method, struct rpc_call *rpc, const void **out_token,
-                           struct error *e)
+static enum err admit_call(void *context, uint32_t method, struct rpc_call *rpc, const void **out_pass, struct error *e)
 {
     struct service *service = context;
     const struct method_rule *rule = rules[method];
-    const char *token = NULL;
+    const struct auth_pass *pass = NULL;
     enum err err = service__admit(service, rpc_call_metadata(rpc, RPC_TOKEN_KEY), rule->scope, rule->name,
-                                  rpc_call_peer(rpc), &token, e);
-    *out_token = token;
+                                  rpc_call_peer(rpc), &pass, e);
+    *out_pass = pass;
     return err;
 }
 
 static void serve_call(struct service *service, struct rpc_call *rpc, const struct method_rule *rule)
 {
-    struct arrival arrival = {.door = &door_grpc, .rpc = rpc, .token = rpc_call_note(rpc), .peer = rpc_call_peer(rpc)};
+    struct arrival arrival = {.door = &door_grpc, .rpc = rpc, .pass = rpc_call_note(rpc), .peer = rpc_call_peer(rpc)};
     arrival.bytes = rpc_call_bytes(rpc, &arrival.n);
     service__serve(service, &arrival, rule);
 }
@@ -305,6 +337,12 @@ static void on_role(void *context, bool leads, const char *why)
 static void on_leader(void *context, const struct leader_news *leader)
 {
     UNUSED(context);
+    if (leader->is_self) {
+        log_info("leader",
+                 "this coordinator led before it was started, and waits until that has run out: epoch %" PRIu64,
+                 leader->epoch);
+        return;
+    }
     log_info("leader", "this coordinator stands by: %s leads at %s, epoch %" PRIu64, leader->node_id, leader->address,
              leader->epoch);
 }
@@ -316,6 +354,16 @@ static void on_store(void *context, const char *why)
         log_warn("store", "the store does not answer; this coordinator does not lead until it does: %s", why);
     } else {
         log_info("store", "the store answers");
+    }
+}
+
+static void on_prune(void *context, const char *why)
+{
+    UNUSED(context);
+    if (why != NULL) {
+        log_warn("store", "old jobs and events cannot be removed; they stay and will be tried again: %s", why);
+    } else {
+        log_info("store", "old jobs and events are removed again");
     }
 }
 
@@ -361,6 +409,7 @@ static enum err start_coordinator(struct service *service, const struct service_
         .on_role = on_role,
         .on_leader = on_leader,
         .on_store = on_store,
+        .on_prune = on_prune,
         .on_schema = on_schema,
         .on_durable = on_durable,
         .on_commit = on_commit,
@@ -412,7 +461,9 @@ enum err service_start(const struct service_options *options, struct service **o
     service->auth = options->auth;
     service->gate = gate_new((struct gate_limits){.calls = (uint64_t)options->settings.max_calls_per_client,
                                                   .bytes = (uint64_t)options->settings.max_bytes_per_client,
-                                                  .calls_all = CLIENT_CALLS_MAX});
+                                                  .calls_all = CLIENT_CALLS_MAX,
+                                                  .held = API_CONNECTIONS_MAX / 8,
+                                                  .held_all = API_CONNECTIONS_MAX / 2});
     service->cache = cache_new((size_t)options->settings.payload_cache_bytes);
     service->composers = office_new(store_url, 1);
     service->takers = office_new(store_url, TAKERS);
@@ -503,15 +554,21 @@ void service_stop(struct service *service)
     mem_free(service);
 }
 
-/* HTTP first: it can refuse what gRPC would take, and then neither has changed. */
+/* Each for itself: that one of the two cannot use them must not leave the other with certificates that run out. */
 enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e)
 {
-    enum err err = ERR_OK;
+    enum err err = rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
     if (service->api != NULL) {
-        err = api_reload_tls(service->api, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e);
+        enum err http =
+            api_reload_tls(service->api, tls->cert_pem, tls->key_pem, tls->client_ca_pem, err == ERR_OK ? e : NULL);
+        err = err == ERR_OK ? http : err;
     }
-    return err == ERR_OK ? rpc_server_reload_tls(service->server, tls->cert_pem, tls->key_pem, tls->client_ca_pem, e)
-                         : err;
+    return err;
+}
+
+void service_tokens_changed(struct service *service)
+{
+    watch_tokens(service->watch);
 }
 
 const char *service_address(const struct service *service)

@@ -56,6 +56,9 @@ void service_stop(struct service *service);
 /* Replaces the certificates of a service with TLS, gRPC and HTTP, for connections made from now on. As rpc_server_reload_tls. */
 MUST_USE enum err service_reload_tls(struct service *service, const struct service_tls *tls, struct error *e);
 
+/* The tokens were read again: ends streams that rest and whose token does not allow them any more; others look themselves. */
+void service_tokens_changed(struct service *service);
+
 /* HOST:PORT with the real port. */
 const char *service_address(const struct service *service);
 const char *service_http_address(const struct service *service); /* NULL: none */

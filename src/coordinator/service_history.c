@@ -332,10 +332,7 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct results *results = context;
     struct error e = {0};
     buf_reset(&results->chunk);
-    if (exchange_is_gone(results->exchange)) {
-        error_set(&e, ERR_CANCELED, "the client has gone");
-    }
-    if (e.code != ERR_OK || fill_chunk(results, clerk, &e) != ERR_OK) {
+    if (exchange_look(results->exchange, &e) != ERR_OK || fill_chunk(results, clerk, &e) != ERR_OK) {
         end_results(results, &e);
     } else if (results->chunk.n <= results->skip && !results->is_last) {
         results->skip -= results->chunk.n;

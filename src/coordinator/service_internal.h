@@ -67,9 +67,12 @@ struct exchange {
     struct rpc_call *rpc;    /* of door_grpc; else NULL */
     struct api_call *api;    /* of door_http; else NULL */
     struct request *request;
+    const struct auth_pass *pass;            /* that has let it in, */
+    enum scope scope;                        /* for this */
     size_t weight;                           /* its part of the service's bytes_open; 0: it is small */
     size_t n_bytes;                          /* of its message */
-    bool is_counted;                         /* at the gate */
+    bool is_counted;                         /* at the gate, */
+    bool is_holding;                         /* also as one that may hold a connection for long */
     const void *message;                     /* struct pb_... of the method's kind */
     void *more;                              /* what a handler keeps until the answer */
     bool has_rows;                           /* of FetchQueryResults: its chunks are an Arrow stream */
@@ -111,18 +114,18 @@ struct arrival {
     const struct door *door;
     struct rpc_call *rpc;
     struct api_call *api;
-    const char *token; /* the name of the token that lets it in, "": it needs none. Not NULL: that has been checked */
-    const char *peer;  /* where it comes from */
+    const struct auth_pass *pass; /* that lets it in. Not NULL: that has been checked */
+    const char *peer;             /* where it comes from */
     const void *bytes;
     size_t n;
+    bool is_lasting; /* it holds a connection of HTTP, maybe for long */
 };
 
 /*
- * Whether whoever sends this header (NULL: none) may call the method, and the name of the token (arrival.token). A refusal
- * is logged, as one of `what`.
+ * Whether whoever sends this header (NULL: none) may call the method (arrival.pass). A refusal is logged, as one of `what`.
  */
 MUST_USE enum err service__admit(struct service *service, const char *authorization, enum scope scope, const char *what,
-                                 const char *peer, const char **out_token, struct error *e);
+                                 const char *peer, const struct auth_pass **out_pass, struct error *e);
 
 /* Checks what is called, and has it served. */
 void service__serve(struct service *service, const struct arrival *arrival, const struct method_rule *rule);
@@ -149,6 +152,13 @@ void exchange_rest(struct exchange *exchange);
 void exchange_end(struct exchange *exchange);
 void exchange_on_gone(struct exchange *exchange, rpc_gone_fn *fn, void *context);
 bool exchange_is_gone(struct exchange *exchange);
+
+/*
+ * For what goes on for long: whether it may. ERR_CANCELED if the client has gone, ERR_UNAUTHENTICATED if its token does not
+ * allow the call any more.
+ */
+MUST_USE enum err exchange_look(struct exchange *exchange, struct error *e);
+MUST_USE enum err exchange_look_at_token(const struct exchange *exchange, struct error *e);
 
 static inline struct exchange *exchange_of(const struct request *request)
 {
@@ -317,8 +327,9 @@ struct watch *watch_new(struct service *service);
 void watch_durable(struct watch *watch, const struct row *rows); /* on the loop thread */
 void watch_everything(struct watch *watch);                      /* there may be something new for all of them */
 void watch_demoted(struct watch *watch);                         /* ends those that follow */
-void watch_close(struct watch *watch);                           /* ends all streams */
-void watch_free(struct watch *watch);                            /* NULL ok */
+void watch_tokens(struct watch *watch); /* ends those whose token does not allow them any more */
+void watch_close(struct watch *watch);  /* ends all streams */
+void watch_free(struct watch *watch);   /* NULL ok */
 
 /* Logs what is worth a person's attention (journal.c). On the loop thread. */
 void journal_durable(const struct row *rows);

@@ -1,8 +1,8 @@
 /*
  * What clients call about jobs: submit, status, cancel, retry, why.
  *
- * Texts that can be long (trees) are read by a clerk, who also looks whether the job is known from long ago, so that the
- * loop does not have to. Questions about jobs that have left the leader's memory are answered by a clerk from a core of
+ * Texts that can be long (trees) are read by a clerk, who also looks whether the job is known from long ago, so that new
+ * jobs do not wait for the finder one after the other. Questions about jobs that have left the leader's memory are answered by a clerk from a core of
  * its own, loaded with just that job.
  */
 #include <string.h>

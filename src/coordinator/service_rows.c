@@ -388,10 +388,7 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct error e = {0};
     struct arena arena = {0};
     const struct buf *chunk = NULL;
-    if (exchange_is_gone(relay->exchange)) {
-        error_set(&e, ERR_CANCELED, "the client has gone");
-    }
-    if (e.code != ERR_OK || relay_next(relay, clerk, &chunk, &e) != ERR_OK) {
+    if (exchange_look(relay->exchange, &e) != ERR_OK || relay_next(relay, clerk, &chunk, &e) != ERR_OK) {
         end_relay(relay, &e);
         return;
     }

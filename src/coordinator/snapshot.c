@@ -88,6 +88,7 @@ static enum err await_taken(struct snapshot *s)
 static void send_chunk(struct snapshot *s, const struct feed_place *place)
 {
     struct arena arena = {0};
+    s->err = s->err == ERR_OK ? exchange_look(s->exchange, &s->e) : s->err;
     if (s->err != ERR_OK) {
         buf_reset(&s->rows);
         return;

@@ -178,7 +178,12 @@ static void send_event(struct stream *stream, struct pb_event *event)
 /* Whoever has the stream sends the next event, or has the next page read. */
 static void move_on(struct stream *stream)
 {
+    struct error e = {0};
+    bool may_go_on = exchange_look_at_token(stream->exchange, &e) == ERR_OK;
     pthread_mutex_lock(&stream->watch->lock);
+    if (!may_go_on) {
+        mark_over(stream, &e);
+    }
     bool is_over = stream->is_over;
     pthread_mutex_unlock(&stream->watch->lock);
     if (is_over) {
@@ -211,11 +216,17 @@ static void sent(void *context, struct rpc_call *call, bool ok)
     fail(stream, &e);
 }
 
+static bool ends_with_token(const struct stream *stream, struct error *e)
+{
+    return exchange_look_at_token(stream->exchange, e) != ERR_OK;
+}
+
 /* Everything has been sent. True if the stream rests now and is out of the caller's hands. */
 static bool rest(struct stream *stream)
 {
+    struct error e = {0};
     pthread_mutex_lock(&stream->watch->lock);
-    bool can_rest = !stream->is_stale && !stream->is_over;
+    bool can_rest = !stream->is_stale && !stream->is_over && !ends_with_token(stream, &e);
     stream->is_stale = false;
     stream->is_resting = can_rest;
     pthread_mutex_unlock(&stream->watch->lock);
@@ -409,20 +420,23 @@ void watch_everything(struct watch *watch)
     pthread_mutex_unlock(&watch->lock);
 }
 
+/* Whether a stream is to be ended, and why. */
+typedef bool ends_fn(const struct stream *stream, struct error *e);
+
 /* Collects those of a topic that rest; the others end by themselves. The lock is held. */
-static void end_topic(struct topic *topic, const struct error *e, bool only_following, struct stream **out,
-                      uint32_t max, uint32_t *n)
+static void end_topic(struct topic *topic, ends_fn *ends, struct stream **out, uint32_t max, uint32_t *n)
 {
     LIST_EACH(at, &topic->streams) {
         struct stream *stream = CONTAINER_OF(at, struct stream, in_topic);
-        if (*n < max && (stream->follows || !only_following) && end_soon(stream, e)) {
+        struct error e = {0};
+        if (*n < max && ends(stream, &e) && end_soon(stream, &e)) {
             out[(*n)++] = stream;
         }
     }
 }
 
 /* In small steps, because finishing a stream needs the lock. */
-static void end_all(struct watch *watch, const struct error *e, bool only_following)
+static void end_those(struct watch *watch, ends_fn *ends)
 {
     struct stream *found[64];
     uint32_t n;
@@ -430,9 +444,9 @@ static void end_all(struct watch *watch, const struct error *e, bool only_follow
         size_t cursor = 0;
         n = 0;
         pthread_mutex_lock(&watch->lock);
-        end_topic(watch->all, e, only_following, found, 64, &n);
+        end_topic(watch->all, ends, found, 64, &n);
         for (struct topic *topic; (topic = map_next(&watch->topics, &cursor)) != NULL;) {
-            end_topic(topic, e, only_following, found, 64, &n);
+            end_topic(topic, ends, found, 64, &n);
         }
         pthread_mutex_unlock(&watch->lock);
         for (uint32_t i = 0; i < n; i++) {
@@ -441,19 +455,33 @@ static void end_all(struct watch *watch, const struct error *e, bool only_follow
     } while (n == 64);
 }
 
+static bool ends_with_term(const struct stream *stream, struct error *e)
+{
+    error_set(e, ERR_PRECONDITION, "this coordinator does not lead any more");
+    return stream->follows;
+}
+
+static bool ends_with_service(const struct stream *stream, struct error *e)
+{
+    UNUSED(stream);
+    error_set(e, ERR_UNAVAILABLE, STOPS);
+    return true;
+}
+
 void watch_demoted(struct watch *watch)
 {
-    struct error e = {0};
-    error_set(&e, ERR_PRECONDITION, "this coordinator does not lead any more");
-    end_all(watch, &e, true);
+    end_those(watch, ends_with_term);
+}
+
+void watch_tokens(struct watch *watch)
+{
+    end_those(watch, ends_with_token);
 }
 
 void watch_close(struct watch *watch)
 {
-    struct error e = {0};
-    error_set(&e, ERR_UNAVAILABLE, STOPS);
     pthread_mutex_lock(&watch->lock);
     watch->is_closed = true;
     pthread_mutex_unlock(&watch->lock);
-    end_all(watch, &e, false);
+    end_those(watch, ends_with_service);
 }

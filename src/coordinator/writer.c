@@ -5,6 +5,10 @@
  * loop; then it commits flights and renews the leadership, on one connection, so that a leader that froze inside a
  * transaction can be got rid of by ending that connection's backend. It stops leading when the loop has let go of the
  * core, and only then stands for election again.
+ *
+ * A term that ended with the connection leaves its row behind, unexpired. The writer remembers that it owes the row
+ * (is_owed), and hands it back before it stands again. A commit of that term whose outcome nobody knows cannot land in
+ * the next one: whoever takes the row waits for the commit's lock on it, or ends its backend.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +28,15 @@
 #define PRUNE_PAUSE_MS_MIN 1000
 #define PRUNE_PAUSE_MS_MAX 60000
 
+/*
+ * A leader with this node's name that is not this process: most likely the one that ran here before and was killed. Then
+ * its time runs out; if it is renewed, somebody else has the same name.
+ */
+struct former {
+    uint64_t epoch; /* 0: none was seen */
+    int64_t until_mono_ms;
+};
+
 struct writer {
     struct coordinator *c;
     struct store *store; /* NULL: not connected */
@@ -31,10 +44,16 @@ struct writer {
     bool is_troubled; /* the store did not answer the last time */
     struct error e;   /* of the last call of the store that failed */
     struct fence fence;
+    bool is_owed;          /* the row of the last term was not handed back yet */
+    bool has_failed_start; /* elected the last time, this process could not begin its term */
     int64_t ttl_ms;
     int64_t renew_at_mono_ms;
     int64_t prune_at_mono_ms;
+    uint32_t prune_told;     /* kinds of errors of pruning that were told: a bit each */
     uint64_t followed_epoch; /* of the leader that was told last; 0: none, or this process has led since */
+    bool is_following_self;  /* and it was told as this node's own, of before */
+    int64_t followed_since_mono_ms;
+    struct former former;
 };
 
 /* Sleeps unless the coordinator stops. */
@@ -81,6 +100,14 @@ static void back_off(struct writer *w)
     w->store = NULL;
     nap(w, w->retry_ms);
     w->retry_ms = w->retry_ms * 2 < RETRY_MS_MAX ? w->retry_ms * 2 : RETRY_MS_MAX;
+}
+
+/* Hands the row of the last term back, so that the next can take it at once. It runs out by itself if this fails. */
+static enum err hand_back(struct writer *w, struct error *e)
+{
+    enum err err = w->is_owed ? store_resign(w->store, &w->fence, e) : ERR_OK;
+    w->is_owed = err != ERR_OK;
+    return err;
 }
 
 /* ---- election and load ---- */
@@ -192,9 +219,6 @@ static enum err update_schema(struct writer *w)
     if (err == ERR_OK && w->c->options.on_schema != NULL) {
         w->c->options.on_schema(w->c->options.context, status.current, status.newest);
     }
-    if (err != ERR_OK && err != ERR_UNAVAILABLE) {
-        (void)!store_resign(w->store, &w->fence, NULL); /* perhaps another one is allowed to do it */
-    }
     return err;
 }
 
@@ -206,7 +230,24 @@ static void set_leader(struct coordinator *c, const struct fence *fence, const c
     snprintf(c->leader.address, sizeof c->leader.address, "%s", address);
 }
 
-/* Somebody else leads, or nobody (NULL). */
+/* Who leads is told once. `is_self`: it was this node, before it was started again. */
+static void tell_leader(struct writer *w, const struct leader *leader, bool is_self)
+{
+    if (leader->fence.epoch == w->followed_epoch && is_self == w->is_following_self) {
+        return;
+    }
+    struct leader_news news = {.epoch = leader->fence.epoch, .is_self = is_self};
+    snprintf(news.node_id, sizeof news.node_id, "%s", leader->node_id);
+    snprintf(news.address, sizeof news.address, "%s", leader->address);
+    w->followed_epoch = news.epoch;
+    w->is_following_self = is_self;
+    w->followed_since_mono_ms = clock_mono_ms();
+    if (w->c->options.on_leader != NULL) {
+        w->c->options.on_leader(w->c->options.context, &news);
+    }
+}
+
+/* Somebody else leads, or nobody that can be found (NULL). */
 static void note_leader(struct writer *w, const struct leader *leader)
 {
     pthread_mutex_lock(&w->c->lock);
@@ -215,15 +256,8 @@ static void note_leader(struct writer *w, const struct leader *leader)
     } else {
         w->c->leader = (struct leader_news){0};
     }
-    struct leader_news news = w->c->leader;
     pthread_cond_signal(&w->c->loop_wakes); /* somebody may wait for this process to lead again */
     pthread_mutex_unlock(&w->c->lock);
-    if (leader != NULL && news.epoch != w->followed_epoch) {
-        w->followed_epoch = news.epoch;
-        if (w->c->options.on_leader != NULL) {
-            w->c->options.on_leader(w->c->options.context, &news);
-        }
-    }
 }
 
 /* False if the loop has gone already. */
@@ -265,47 +299,93 @@ static void give_up(struct writer *w)
     pthread_mutex_unlock(&w->c->lock);
 }
 
+/* Elected: loads the state and begins the term. True if the loop has its core. */
+static bool begin_term(struct writer *w, struct leader *leader)
+{
+    int64_t offset_ms = leader->now_ms - clock_mono_ms();
+    struct core *core = update_schema(w) == ERR_OK ? load(w, leader->now_ms) : NULL;
+    int64_t asked_mono_ms = clock_mono_ms();
+    w->has_failed_start = core == NULL;
+    if (core == NULL) {
+        if (w->e.code != ERR_UNAVAILABLE) {
+            (void)!hand_back(w, NULL); /* perhaps another one can do it */
+        }
+        back_off(w);
+        return false;
+    }
+    if (store_renew(w->store, &w->fence, w->ttl_ms, &leader->now_ms, &w->e) != ERR_OK) {
+        core_free(core); /* it took too long, and another has taken over */
+        back_off(w);
+        return false;
+    }
+    w->retry_ms = RETRY_MS_MIN;
+    w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
+    note_trouble(w, false);
+    if (!hand_over(w, core, offset_ms, asked_mono_ms)) {
+        (void)!hand_back(w, NULL); /* elected while it stops: others need not wait */
+        return false;
+    }
+    return true;
+}
+
+/*
+ * Whether the leader that was found is this node itself, before it was started again: it has the name, and its time runs
+ * out without being renewed. A lock on a file dies with its holder, so whoever has one is alive. One renewal may have been
+ * on its way when that process ended.
+ */
+static bool is_former(struct writer *w, const struct leader *leader, int64_t asked_mono_ms)
+{
+    if (strcmp(leader->node_id, w->c->options.node_id) != 0 || coordinator__is_file(w->c)) {
+        return false;
+    }
+    if (leader->fence.epoch != w->former.epoch) {
+        w->former = (struct former){leader->fence.epoch, clock_mono_ms() + leader->expires_in_ms};
+    }
+    return asked_mono_ms + leader->expires_in_ms <= w->former.until_mono_ms + w->ttl_ms / 2;
+}
+
+static void stand_by(struct writer *w, const struct leader *leader, int64_t asked_mono_ms)
+{
+    bool former = is_former(w, leader, asked_mono_ms);
+    note_leader(w, former ? NULL : leader);
+    tell_leader(w, leader, former);
+    /* Whoever could not begin its own term sees others try: the store is good again if one of them succeeds. */
+    if (!w->has_failed_start || asked_mono_ms >= w->followed_since_mono_ms + w->ttl_ms) {
+        w->has_failed_start = false;
+        w->retry_ms = RETRY_MS_MIN;
+        note_trouble(w, false);
+    }
+    if (w->c->options.must_lead && !former) {
+        give_up(w);
+    }
+    int64_t wait_ms = leader->expires_in_ms < STAND_BY_MS_MAX ? leader->expires_in_ms + 1 : STAND_BY_MS_MAX;
+    nap(w, wait_ms > RETRY_MS_MIN ? wait_ms : RETRY_MS_MIN);
+}
+
 /* Stands for election once. True if this process leads now and the loop has its core. */
 static bool stand(struct writer *w)
 {
     const struct coordinator_options *options = &w->c->options;
     struct leader_claim claim = {.node_id = options->node_id, .address = options->address, .ttl_ms = w->ttl_ms};
     struct leader leader;
+    struct error kept_back;
     struct arena arena = {0};
     bool leads = false;
     coordinator__seed(claim.token.bits);
+    enum err back_err = hand_back(w, &kept_back);
     int64_t asked_mono_ms = clock_mono_ms();
     enum err err = store_lead(w->store, &claim, &arena, &leader, &w->e);
     if (err == ERR_OK) {
         w->fence = leader.fence;
+        w->is_owed = true;
         w->followed_epoch = 0;
-        w->retry_ms = RETRY_MS_MIN;
         w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
-        int64_t offset_ms = leader.now_ms - clock_mono_ms();
-        struct core *core = update_schema(w) == ERR_OK ? load(w, leader.now_ms) : NULL;
-        asked_mono_ms = clock_mono_ms();
-        if (core == NULL) {
-            back_off(w);
-        } else if (store_renew(w->store, &w->fence, w->ttl_ms, &leader.now_ms, &w->e) != ERR_OK) {
-            core_free(core); /* it took too long, and another has taken over */
-            back_off(w);
-        } else {
-            w->renew_at_mono_ms = asked_mono_ms + w->ttl_ms / 3;
-            note_trouble(w, false);
-            leads = hand_over(w, core, offset_ms, asked_mono_ms);
-            if (!leads) {
-                (void)!store_resign(w->store, &w->fence, NULL); /* elected while it stops: others need not wait */
-            }
-        }
+        leads = begin_term(w, &leader);
+    } else if (err == ERR_BUSY && back_err != ERR_OK && lease_token_equal(leader.fence.token, w->fence.token)) {
+        w->e = kept_back; /* its own row, which the store would not take back */
+        back_off(w);
     } else if (err == ERR_BUSY) {
-        w->retry_ms = RETRY_MS_MIN;
-        note_leader(w, &leader);
-        note_trouble(w, false);
-        if (options->must_lead) {
-            give_up(w);
-        }
-        int64_t wait_ms = leader.expires_in_ms < STAND_BY_MS_MAX ? leader.expires_in_ms + 1 : STAND_BY_MS_MAX;
-        nap(w, wait_ms > RETRY_MS_MIN ? wait_ms : RETRY_MS_MIN);
+        stand_by(w, &leader, asked_mono_ms);
     } else {
         back_off(w);
     }
@@ -376,14 +456,34 @@ static int64_t prune_pause_ms(const struct writer *w)
     return ms < PRUNE_PAUSE_MS_MIN ? PRUNE_PAUSE_MS_MIN : ms > PRUNE_PAUSE_MS_MAX ? PRUNE_PAUSE_MS_MAX : ms;
 }
 
+/* Counts what pruning could not do, and tells each kind of error once; and once that it works again. */
+static void note_prune(struct writer *w, enum err err, const struct error *e)
+{
+    uint32_t kind = err == ERR_OK ? 0 : UINT32_C(1) << err;
+    bool is_news = err == ERR_OK ? w->prune_told != 0 : (w->prune_told & kind) == 0;
+    w->prune_told = err == ERR_OK ? 0 : w->prune_told | kind;
+    if (err != ERR_OK) {
+        pthread_mutex_lock(&w->c->lock);
+        w->c->stats.prune_errors++;
+        w->c->stats.store_errors++;
+        pthread_mutex_unlock(&w->c->lock);
+    }
+    if (is_news && w->c->options.on_prune != NULL) {
+        w->c->options.on_prune(w->c->options.context, err == ERR_OK ? NULL : e->message);
+    }
+}
+
 /* Removes a little of what is too old, between two commits. */
 static void prune(struct writer *w, int64_t leader_now_ms)
 {
     bool more = false;
+    struct error e = {0};
     enum err err =
-        store_prune(w->store, &w->fence, leader_now_ms - w->c->options.history_ttl_ms, PRUNE_STEP, &more, NULL);
+        store_prune(w->store, &w->fence, leader_now_ms - w->c->options.history_ttl_ms, PRUNE_STEP, &more, &e);
     if (err == ERR_FENCED) {
         lose(w, err);
+    } else {
+        note_prune(w, err, &e);
     }
     w->prune_at_mono_ms = clock_mono_ms() + (err == ERR_OK && more ? PRUNE_MORE_MS : prune_pause_ms(w));
 }
@@ -416,12 +516,10 @@ static void lead(struct writer *w)
     }
     c->leader = (struct leader_news){0};
     bool unreachable = c->is_lost && c->lost_err == ERR_UNAVAILABLE;
-    bool fenced = c->is_lost && c->lost_err == ERR_FENCED;
+    w->is_owed = !(c->is_lost && c->lost_err == ERR_FENCED);
     pthread_mutex_unlock(&c->lock);
-    if (unreachable) {
+    if (unreachable || hand_back(w, &w->e) != ERR_OK) {
         back_off(w);
-    } else if (!fenced) {
-        (void)!store_resign(w->store, &w->fence, NULL); /* it runs out by itself if this fails */
     }
 }
 

@@ -29,7 +29,9 @@
     X(stuck_task_warn_ms, 60000, 1, 86400000,                                                                          \
       "a task that waits for so long for what no live worker has counts as stuck")                                     \
     X(max_fetch_recoveries, 4, 0, 64, "how often a stage runs again because rows that it made were lost")              \
-    X(ended_jobs_resident, 10000, 0, 10000000, "ended jobs that stay in memory; older ones are read from the store")
+    X(ended_jobs_resident, 10000, 0, 10000000, "ended jobs that stay in memory; older ones are read from the store")   \
+    X(max_live_tasks, 20000000, 0, 1000000000000,                                                                      \
+      "tasks of all jobs that have not ended; a job that would make more is refused; 0: no limit")
 
 struct core_config {
 #define CORE_CONFIG_FIELD(name, def, lo, hi, help) int64_t name;

@@ -1,6 +1,7 @@
 /*
  * Jobs: submitted, ended, canceled, run again, forgotten.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -363,6 +364,34 @@ static void emit_new_job(struct core *core, const struct job *job)
     core__job_event(core, EVENT_CREATED, job, NULL);
 }
 
+/* Whether so many more tasks may be live. If not, that is the answer. */
+static bool has_room(struct core *core, uint64_t reply_to, uint64_t n_tasks)
+{
+    uint64_t limit = (uint64_t)core->config.max_live_tasks;
+    uint64_t n_live = 0;
+    for (int i = 0; i < TASK_STATE_COUNT; i++) {
+        n_live += core->stats.tasks[i];
+    }
+    if (limit == 0 || n_live + n_tasks <= limit) {
+        return true;
+    }
+    core__reply_error(core, reply_to, ERR_EXHAUSTED,
+                      arena_format(&core->fx->arena,
+                                   "jobs that have not ended have %" PRIu64 " tasks, and with the %" PRIu64
+                                   " of this one that would be more than %" PRIu64,
+                                   n_live, n_tasks, limit));
+    return false;
+}
+
+static uint64_t count_tasks(const struct cmd_submit *submit)
+{
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < submit->n_stages; s++) {
+        n += submit->stages[s].n_tasks;
+    }
+    return n;
+}
+
 void job_submit(struct core *core, const struct command *command)
 {
     const struct cmd_submit *submit = &command->u.submit;
@@ -381,6 +410,10 @@ void job_submit(struct core *core, const struct command *command)
     }
     if (submit->refusal == NULL && stages_check(NULL, submit->stages, submit->n_stages, &e) != ERR_OK) {
         core__reply_error(core, command->reply_to, e.code, e.message);
+        return;
+    }
+    /* A child is part of a job that has been let in. */
+    if (parent == NULL && submit->refusal == NULL && !has_room(core, command->reply_to, count_tasks(submit))) {
         return;
     }
     struct job *job = job_new(core, submit->job_id);
@@ -560,6 +593,9 @@ void job_retry(struct core *core, const struct command *command)
     bool has_reason = from != NULL || (job->kind == JOB_KIND_QUERY && retry->results_lost);
     if (job->state == JOB_SUCCEEDED && !has_reason) {
         core__reply_error(core, command->reply_to, ERR_PRECONDITION, "the job succeeded: there is nothing to retry");
+        return;
+    }
+    if (!has_room(core, command->reply_to, job->n_tasks)) {
         return;
     }
     revive(core, job);

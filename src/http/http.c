@@ -68,10 +68,13 @@ static void refuse(struct http_answer *answer, int status, enum err code, const 
 }
 
 /* NULL, if there is no memory for it, makes libmicrohttpd close the connection. */
-static enum MHD_Result queue(struct MHD_Connection *connection, const struct http_answer *answer,
+static enum MHD_Result queue(struct http_request *request, const struct http_answer *answer,
                              struct MHD_Response *response)
 {
     enum MHD_Result result = MHD_NO;
+    if (response != NULL && atomic_load(&request->daemon->is_retired)) { /* there is a newer certificate */
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
     if (response != NULL) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
         (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
@@ -83,25 +86,25 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const struct htt
         for (const struct http_header *more = answer->headers; more != NULL && more->name != NULL; more++) {
             (void)MHD_add_response_header(response, more->name, more->value);
         }
-        result = MHD_queue_response(connection, (unsigned)answer->status, response);
+        result = MHD_queue_response(request->connection, (unsigned)answer->status, response);
         MHD_destroy_response(response);
     }
     return result;
 }
 
-static enum MHD_Result send_fixed(struct MHD_Connection *connection, struct http_answer *answer)
+static enum MHD_Result send_fixed(struct http_request *request, struct http_answer *answer)
 {
     buf_deinit(&answer->body);
     return queue(
-        connection, answer,
+        request, answer,
         MHD_create_response_from_buffer(answer->n_fixed, (void *)(uintptr_t)answer->fixed, MHD_RESPMEM_PERSISTENT));
 }
 
 /* Takes the body over: it is freed when it has been sent. */
-static enum MHD_Result send_answer(struct MHD_Connection *connection, struct http_answer *answer)
+static enum MHD_Result send_answer(struct http_request *request, struct http_answer *answer)
 {
     if (answer->fixed != NULL) {
-        return send_fixed(connection, answer);
+        return send_fixed(request, answer);
     }
     if (answer->body.data == NULL) {
         buf_text(&answer->body, "");
@@ -112,15 +115,27 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct htt
         buf_deinit(&answer->body);
     }
     answer->body = (struct buf){0};
-    return queue(connection, answer, response);
+    return queue(request, answer, response);
 }
 
-static bool is_closing(struct http_server *server)
+/* Counts the request as one that a handler has. False: no more are taken. */
+static bool enter(struct http_request *request)
 {
+    struct http_server *server = request->server;
     pthread_mutex_lock(&server->lock);
-    bool is_it = server->is_closing;
+    bool is_open = !server->is_closing && !request->daemon->is_ending;
+    if (is_open) {
+        http__busy(request, 1);
+    }
     pthread_mutex_unlock(&server->lock);
-    return is_it;
+    return is_open;
+}
+
+static void leave(struct http_request *request)
+{
+    pthread_mutex_lock(&request->server->lock);
+    http__busy(request, -1);
+    pthread_mutex_unlock(&request->server->lock);
 }
 
 static enum MHD_Result serve(struct http_server *server, struct http_request *request)
@@ -128,8 +143,9 @@ static enum MHD_Result serve(struct http_server *server, struct http_request *re
     struct http_answer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     bool is_known;
     const struct http_route *route = find_route(server, request->method, request->path, &is_known);
-    if (is_closing(server)) {
-        refuse(&answer, MHD_HTTP_SERVICE_UNAVAILABLE, ERR_UNAVAILABLE, "this server stops");
+    bool is_open = enter(request);
+    if (!is_open) {
+        refuse(&answer, MHD_HTTP_SERVICE_UNAVAILABLE, ERR_UNAVAILABLE, "this connection ends: try again with another");
     } else if (request->is_too_long) {
         refuse(&answer, MHD_HTTP_CONTENT_TOO_LARGE, ERR_EXHAUSTED, "the body is too long");
     } else if (request->is_too_much) {
@@ -142,17 +158,20 @@ static enum MHD_Result serve(struct http_server *server, struct http_request *re
     } else {
         refuse(&answer, MHD_HTTP_NOT_FOUND, ERR_NOT_FOUND, "there is no such path");
     }
+    if (is_open) {
+        leave(request);
+    }
     if (request->is_deferred) {
         return MHD_YES; /* there is another call when it has been resumed */
     }
-    return send_answer(request->connection, &answer);
+    return send_answer(request, &answer);
 }
 
 /* A deferred request that has been resumed: its answer is there. */
 static enum MHD_Result serve_later(struct http_request *request)
 {
-    return request->is_stream ? queue(request->connection, &request->answer, http__stream_response(request))
-                              : send_answer(request->connection, &request->answer);
+    return request->is_stream ? queue(request, &request->answer, http__stream_response(request))
+                              : send_answer(request, &request->answer);
 }
 
 static void drop_body(struct http_request *request)
@@ -184,17 +203,20 @@ enum MHD_Result http__on_request(void *context, struct MHD_Connection *connectio
                                  const char *version, const char *piece, size_t *n, void **state)
 {
     struct http_request *request = *state;
+    struct http__daemon *daemon = context;
     UNUSED(version);
-    if (request == NULL && !http__daemon_is_client_known(context, connection)) {
+    if (request == NULL && !http__daemon_is_client_known(daemon->server, connection)) {
         return MHD_NO; /* such a one does not get through the handshake; if it does, this ends it */
     }
     if (request == NULL) {
         request = mem_calloc(1, sizeof *request);
-        request->server = context;
+        request->server = daemon->server;
+        request->daemon = daemon;
         request->connection = connection;
         request->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
         request->path = url;
         *state = request;
+        http__daemon_is_spoken_to(connection);
         request->is_unwanted =
             request->server->wants_body != NULL && !request->server->wants_body(request->server->context, request);
         return MHD_YES;
@@ -325,7 +347,7 @@ static enum err resolve(const char *listen, struct addrinfo **out, struct error 
 /* The address as people write it, with the port that the system has chosen. */
 static void write_address(struct http_server *server, const char *listen)
 {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon->mhd, MHD_DAEMON_INFO_BIND_PORT);
     const char *colon = strrchr(listen, ':');
     snprintf(server->address, sizeof server->address, "%.*s:%u", (int)(colon - listen), listen,
              info == NULL ? 0u : (unsigned)info->port);
@@ -344,6 +366,8 @@ static struct http_server *server_new(const struct http_server_options *options)
     server->threads = options->threads > 1 ? (intptr_t)options->threads : 0; /* a pool of one is no pool */
     server->connections_max = options->connections_max > 0 ? (intptr_t)options->connections_max : CONNECTIONS_MAX;
     server->pulse_ms = options->pulse_ms > 0 ? options->pulse_ms : PULSE_MS;
+    server->silent_s = options->silent_s;
+    list_init(&server->retired);
     list_init(&server->streams);
     pthread_mutex_init(&server->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -404,7 +428,7 @@ void http_server_close(struct http_server *server)
     pthread_mutex_lock(&server->lock);
     server->is_closing = true;
     pthread_cond_broadcast(&server->changed);
-    while (server->n_suspended > 0) { /* libmicrohttpd must not be stopped with these */
+    while (server->n_busy > 0) { /* libmicrohttpd must not be stopped while connections are suspended */
         pthread_cond_wait(&server->changed, &server->lock);
     }
     pthread_mutex_unlock(&server->lock);

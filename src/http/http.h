@@ -11,7 +11,8 @@
  * A stream holds one chunk: the next is handed over when the reader has taken the one before, so a slow reader costs one
  * chunk of memory, whatever is behind it.
  *
- * Foreign bytes are bounded: bodies by `body_bytes_max` (413), connections by `connections_max`, idle ones by a time-out.
+ * Foreign bytes are bounded: bodies by `body_bytes_max` (413), connections by `connections_max`, those that are idle, or
+ * have asked for nothing yet, by time-outs.
  * HEAD is answered as GET without the body, an unknown path with 404, a known one with another method with 405.
  *
  * Ownership: http_server_open's caller owns the server; what a request holds lives until the handler returns, or, if it
@@ -69,7 +70,8 @@ struct http_server_options {
     void *context;
     http_wants_fn *wants_body; /* asked before a body is read; NULL: all are wanted */
     uint32_t threads;          /* 0: 1 */
-    uint32_t connections_max;  /* 0: 256 */
+    uint32_t connections_max;  /* 0: 256; one address may have half of them */
+    uint32_t silent_s;         /* how long a connection may go without its first request; 0: 10 */
     size_t body_bytes_max;     /* 0: 1 MiB */
     size_t bodies_bytes_max;   /* of all requests that are being served (503); 0: no limit */
     uint32_t pulse_ms; /* how often a stream that rests says something, to notice that its reader has gone; 0: 15,000 */
@@ -85,8 +87,9 @@ const char *http_server_address(const struct http_server *server); /* with the r
 
 /*
  * Replaces the certificates of a server with TLS: connections made from now on get them, those that are open go on with the
- * old ones. ERR_INVALID if they cannot be used, or the certificate is not its key's: then all stays as it was. Whether
- * clients must present one cannot change. One thread at a time.
+ * old ones up to their next answer; streams go on, but those of a certificate that was replaced long ago (eight times) break.
+ * ERR_INVALID if they cannot be used, or the certificate is not its key's: then all stays as it was. Whether clients must
+ * present one cannot change. One thread at a time.
  */
 MUST_USE enum err http_server_reload_tls(struct http_server *server, const char *cert_pem, const char *key_pem,
                                          const char *client_ca_pem, struct error *e);

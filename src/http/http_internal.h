@@ -21,12 +21,23 @@
 
 #define HTTP_RETIRED_MAX 8
 
+/* One of libmicrohttpd's, with the certificate that it was started with. */
+struct http__daemon {
+    struct http_server *server;
+    struct MHD_Daemon *mhd;
+    struct list in_retired;
+    atomic_bool is_retired; /* it does not listen any more: its answers close their connections */
+    bool is_ending;         /* guarded by the server's lock, like n_busy: it takes no more requests */
+    uint32_t n_busy;        /* requests in the hands of a handler, and connections that are suspended */
+};
+
 struct http_server {
-    struct MHD_Daemon *daemon;                    /* that listens; like `retired` of one thread at a time */
-    struct MHD_Daemon *retired[HTTP_RETIRED_MAX]; /* whose certificate has been replaced, while they have connections */
-    uint32_t n_retired;
-    intptr_t threads; /* 0: one */
+    struct http__daemon *daemon; /* that listens; like `retired` of one thread at a time */
+    struct list retired;         /* of struct http__daemon.in_retired, oldest first: while they have connections */
+    uint32_t n_retired;          /* of these, without those that are ending */
+    intptr_t threads;            /* 0: one */
     intptr_t connections_max;
+    unsigned silent_s;
     bool is_ipv6;
     bool has_tls;
     bool wants_client_cert;
@@ -45,12 +56,13 @@ struct http_server {
     pthread_cond_t changed; /* something of what a close waits for, or that there is a close */
     struct list streams;    /* of struct http_request.in_streams */
     uint32_t n_held;        /* deferred requests whose owner has not ended them */
-    uint32_t n_suspended;   /* connections */
+    uint32_t n_busy;        /* of all daemons */
     bool is_closing;
 };
 
 struct http_request {
     struct http_server *server;
+    struct http__daemon *daemon;
     struct MHD_Connection *connection;
     const char *method;
     const char *path;
@@ -91,11 +103,14 @@ struct http__tls {
  * Starts to serve, at the address, or, without one (NULL), on a socket that listens already, which belongs to the daemon
  * from then on. NULL if that cannot be: then libmicrohttpd has closed the socket.
  */
-struct MHD_Daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
-                                      const struct sockaddr *address, int listening);
+struct http__daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
+                                        const struct sockaddr *address, int listening);
 
 /* Whether the client of a connection has presented what it must. */
 bool http__daemon_is_client_known(const struct http_server *server, struct MHD_Connection *connection);
+
+/* A request has come: from now on the connection may be idle for longer. */
+void http__daemon_is_spoken_to(struct MHD_Connection *connection);
 
 /* Stops all of them. Nothing is suspended any more. */
 void http__daemons_stop(struct http_server *server);
@@ -113,6 +128,12 @@ struct MHD_Response *http__stream_response(struct http_request *request);
 void http__completed(struct http_request *request);
 
 void http__request_free(struct http_request *request);
+
+/* Counts a request of a daemon in, or out. The lock is held. */
+void http__busy(struct http_request *request, int change);
+
+/* Wakes the streams of a daemon that is ending, which break. The lock is held. */
+void http__streams_break(struct http__daemon *daemon);
 
 /* The thread of the pulse. */
 void *http__pulse(void *server);

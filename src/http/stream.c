@@ -9,11 +9,20 @@
 
 /* ---- suspending ---- */
 
+void http__busy(struct http_request *request, int change)
+{
+    request->daemon->n_busy += (uint32_t)change;
+    request->server->n_busy += (uint32_t)change;
+    if (change < 0) {
+        pthread_cond_broadcast(&request->server->changed);
+    }
+}
+
 /* The lock is held, and a callback of the connection runs. */
 static void suspend(struct http_request *request)
 {
     request->is_suspended = true;
-    request->server->n_suspended++;
+    http__busy(request, 1);
     MHD_suspend_connection(request->connection);
 }
 
@@ -22,8 +31,7 @@ static void wake(struct http_request *request)
 {
     if (request->is_suspended) {
         request->is_suspended = false;
-        request->server->n_suspended--;
-        pthread_cond_broadcast(&request->server->changed);
+        http__busy(request, -1);
         MHD_resume_connection(request->connection);
     }
 }
@@ -183,13 +191,23 @@ static ssize_t read_stream(void *context, uint64_t at, char *block, size_t room)
     ssize_t n = (ssize_t)fill(request, block, room);
     if (n == 0 && request->has_ended) {
         n = request->is_broken ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
-    } else if (n == 0 && server->is_closing) {
+    } else if (n == 0 && (server->is_closing || request->daemon->is_ending)) {
         n = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (n == 0) {
         suspend(request);
     }
     pthread_mutex_unlock(&server->lock);
     return n;
+}
+
+void http__streams_break(struct http__daemon *daemon)
+{
+    LIST_EACH(at, &daemon->server->streams) {
+        struct http_request *request = CONTAINER_OF(at, struct http_request, in_streams);
+        if (request->daemon == daemon) {
+            wake(request);
+        }
+    }
 }
 
 struct MHD_Response *http__stream_response(struct http_request *request)

@@ -56,6 +56,7 @@ enum err bench_start(struct bench *bench, const struct bench_shape *shape, struc
                                           .slots = shape->slots,
                                           .store = cli_text(cli, "store"),
                                           .has_tls = cli_flag(cli, "tls"),
+                                          .is_open = cli_flag(cli, "no-auth"),
                                           .shuffle_compression = cli_text(cli, "shuffle-compression"),
                                           .settings = bench->settings,
                                           .n_settings = bench->n_settings};
@@ -270,7 +271,11 @@ void bench_write_conditions(const struct bench *bench, struct buf *out)
                bench_store_kind(bench), bench->workers, bench->slots, sysconf(_SC_NPROCESSORS_ONLN));
     buf_text(out, bench->is_private ? ", for the coordinator, the store, the workers and the clients together\n"
                                     : " where the clients run\n");
-    buf_text(out, bench->client.tls ? "  connections   with TLS and a token\n" : "");
+    bool is_open = bench->is_private && bench->client.token == NULL;
+    if (bench->client.tls || is_open) {
+        buf_format(out, "  connections   with%s TLS and with%s a token\n", bench->client.tls ? "" : "out",
+                   is_open ? "out" : "");
+    }
     for (uint32_t i = 0; i < bench->n_settings && bench->is_private; i++) {
         buf_format(out, "  %-13s %s\n", i == 0 ? "settings" : "", bench->settings[i]);
     }

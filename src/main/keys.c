@@ -115,14 +115,16 @@ void keys_close(struct keys *keys)
     *keys = (struct keys){0};
 }
 
-static void reload_tokens(struct keys *keys)
+static bool reload_tokens(struct keys *keys)
 {
     struct error e = {0};
-    if (auth_reload(keys->auth, &e) == ERR_OK) {
+    bool is_done = auth_reload(keys->auth, &e) == ERR_OK;
+    if (is_done) {
         log_info("auth", "the tokens were read again from %s", keys->paths[KEY_TOKENS]);
     } else {
         log_warn("auth", "the tokens stay as they were: %s", e.message);
     }
+    return is_done;
 }
 
 /* Maybe only one of two files has been replaced yet, or half of one: what is missing will be another change. */
@@ -150,16 +152,18 @@ static void reload_certificates(struct keys *keys, keys_listen_fn *listen, void 
     }
 }
 
-void keys_look(struct keys *keys, keys_listen_fn *listen, void *listener)
+bool keys_look(struct keys *keys, keys_listen_fn *listen, void *listener)
 {
     bool is_tls_new = false;
+    bool has_tokens = false;
     for (int i = KEY_CERT; i < KEY_FILES; i++) {
         is_tls_new = has_changed(keys, i) || is_tls_new;
     }
     if (has_changed(keys, KEY_TOKENS)) {
-        reload_tokens(keys);
+        has_tokens = reload_tokens(keys);
     }
     if (is_tls_new) {
         reload_certificates(keys, listen, listener);
     }
+    return has_tokens;
 }

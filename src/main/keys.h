@@ -40,8 +40,8 @@ struct service_tls keys_tls(const struct keys *keys);
 
 /*
  * Looks whether files have changed, and gives what is new to the identity and to the listener. What is wrong with them is
- * logged, once, and leaves all as it was.
+ * logged, once, and leaves all as it was. True if the tokens were read again.
  */
-void keys_look(struct keys *keys, keys_listen_fn *listen, void *listener);
+bool keys_look(struct keys *keys, keys_listen_fn *listen, void *listener);
 
 #endif

@@ -73,6 +73,9 @@ static char *const *arguments_of(struct arena *arena, const struct private_optio
     if (options->shuffle_compression != NULL) {
         argv[n++] = arena_format(arena, "--shuffle-compression=%s", options->shuffle_compression);
     }
+    if (options->is_open) {
+        argv[n++] = "--no-auth";
+    }
     if (options->has_tls) {
         argv[n++] = arena_format(arena, "--tls-cert=%s", cluster->certificate.cert_file);
         argv[n++] = arena_format(arena, "--tls-key=%s", cluster->certificate.key_file);
@@ -153,7 +156,7 @@ enum err private_start(struct arena *arena, const struct private_options *option
     char *token = arena_alloc(arena, TOKEN_DIGITS + 1);
     random_hex(token, TOKEN_DIGITS);
     enum err err = folder_make_temporary(arena, &out->folder, e);
-    if (err == ERR_OK) {
+    if (err == ERR_OK && !options->is_open) {
         out->token = token;
         out->token_file = arena_format(arena, "%s/token", out->folder);
         err = token_write(arena, out->token_file, token, NULL, e);

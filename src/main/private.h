@@ -23,6 +23,7 @@ struct private_options {
     uint32_t slots;
     const char *store;               /* NULL: SQLite in the folder */
     bool has_tls;                    /* with a certificate that is made for it */
+    bool is_open;                    /* it asks for no token */
     const char *shuffle_compression; /* NULL: as `up` has it */
     const char *const *settings;
     uint32_t n_settings;
@@ -32,9 +33,9 @@ struct private_cluster {
     struct member up;
     const char *folder;
     const char *store;
-    const char *address;            /* NULL: it is not ready */
-    const char *token;              /* which it asks for: other users of the machine have no business there */
-    const char *token_file;         /* the same in a file */
+    const char *address;    /* NULL: it is not ready */
+    const char *token;      /* which it asks for: other users of the machine have no business there; NULL: none */
+    const char *token_file; /* the same in a file */
     struct certificate certificate; /* of a cluster with TLS; else all NULL */
 };
 

@@ -30,7 +30,8 @@ static bool has_tokens(struct cli *cli)
 /* What switches tokens off is for this machine alone. */
 static enum err check_no_auth(struct cli *cli, struct error *e)
 {
-    if (verb_option_find(cli->verb, "no-auth") < 0 || !cli_flag(cli, "no-auth")) {
+    if (verb_option_find(cli->verb, "no-auth") < 0 || !cli_flag(cli, "no-auth") ||
+        verb_option_find(cli->verb, "listen") < 0) {
         return ERR_OK;
     }
     const char *http = verb_option_find(cli->verb, "http") >= 0 ? cli_text(cli, "http") : NULL;

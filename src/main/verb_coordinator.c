@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #define LOOK_MS 200
 #define STORE_RETRY_MS 500
+#define FILES_WANTED 65536
 
 static void block_signals(sigset_t *signals)
 {
@@ -136,12 +138,26 @@ static enum err listen_with(void *service, const struct service_tls *tls, struct
     return service_reload_tls(service, tls, e);
 }
 
+/*
+ * Connections of HTTP and gRPC, the store: each is a file. What shells give is often less than a coordinator may have open,
+ * and whoever opens connections could take all of it.
+ */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < FILES_WANTED) {
+        limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* if not, it has to do with less */
+    }
+}
+
 /* Until a signal comes, or another is found to lead where this one must. */
 static int serve(struct cli *cli, const struct service_options *options, struct keys *keys, const sigset_t *signals)
 {
     struct service *service = NULL;
     struct error e = {0};
     int code = EXIT_DONE;
+    raise_file_limit();
     if (service_start(options, &service, &e) != ERR_OK) {
         return cli_fail(cli, &e);
     }
@@ -153,7 +169,9 @@ static int serve(struct cli *cli, const struct service_options *options, struct 
                  service_http_address(service));
     }
     while (!signaled(signals, LOOK_MS)) {
-        keys_look(keys, listen_with, service);
+        if (keys_look(keys, listen_with, service)) {
+            service_tokens_changed(service);
+        }
         if (service_gave_up(service, &e)) {
             bool is_file = strncmp(options->store_url, "sqlite:", 7) == 0;
             error_set(&e, ERR_PRECONDITION, "%s%s", is_file ? "" : "another coordinator leads already: ", e.message);

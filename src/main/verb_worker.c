@@ -197,7 +197,7 @@ static void *take_signals(void *context)
     for (;;) {
         int number = sigtimedwait(&ending->signals, NULL, &(struct timespec){.tv_nsec = LOOK_MS * 1000000L});
         if (number < 0) {
-            keys_look(ending->keys, listen_with, ending->worker);
+            (void)keys_look(ending->keys, listen_with, ending->worker);
             continue;
         }
         if (number == SIGUSR1) {

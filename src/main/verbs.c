@@ -60,7 +60,8 @@ static const struct option coordinator_options[] = {
     {"store-wait", 0, false, OPTION_DURATION, "TIME", "60s", 0, 86400000,
      "how long to wait for the store at the start"},
     {"role", 0, false, OPTION_CHOICE, "auto|leader|observer", "auto", 0, 0,
-     "auto stands by while another leads, leader gives up then, observer answers reads from a copy"},
+     "auto stands by while another leads; leader ends if another node does, but waits for the database and for its own "
+     "row of before; observer answers reads from a copy"},
     {"follow", 0, false, OPTION_ADDRESSES, "HOST:PORT[,...]", NULL, 0, 0,
      "observer: where coordinators listen; it has no store of its own, and calls them as it calls workers"},
     {"listen", 0, false, OPTION_ADDRESS, "HOST:PORT", LISTEN_DEFAULT, 0, 0, "where clients and workers connect"},
@@ -145,6 +146,7 @@ static const struct option bench_options[] = {
     {"store", 0, false, OPTION_TEXT, "URL", NULL, 0, 0, "its store; else SQLite in a temporary folder"},
     {"set", 0, true, OPTION_PAIR, "NAME=VALUE", NULL, 0, 0, "a setting of its coordinator"},
     {"keep", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "keep its folder"},
+    {"no-auth", 0, false, OPTION_FLAG, NULL, NULL, 0, 0, "it asks for no token"},
 };
 
 static const struct option demo_options[] = {

@@ -326,7 +326,10 @@ static void on_new(void *owner, bool ok)
     if (call->method == NULL) {
         refuse(call, GRPC_STATUS_UNIMPLEMENTED, "there is no such method");
     } else if (server->calls_max > 0 && n_open >= server->calls_max) {
-        refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls are open");
+        struct error e = {0};
+        error_set(&e, ERR_EXHAUSTED, "too many calls are open");
+        error_hint(&e, "try again when others have been answered");
+        rpc_call_fail(call, &e, NULL);
     } else {
         receive(call);
     }

@@ -374,9 +374,9 @@ enum err postgres__inbox(struct store *store, uint32_t limit, struct arena *aren
     PGresult *result = NULL;
     struct postgres_params params = {0};
     postgres__param_int(&params, limit);
-    enum err err = postgres__ask(
-        postgres__of(store), ASK_ONCE,
-        "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED", &params, &result, e);
+    enum err err =
+        postgres__ask(postgres__of(store), ASK_ONCE, "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1",
+                      &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }

@@ -401,3 +401,20 @@ enum err table_set_from(struct row *row, const struct column *column, struct val
     const struct stage_spec **field = (const struct stage_spec **)(void *)((char *)row + column->offset);
     return codec_recall_spec(memo, value.type == VALUE_IS_NULL ? NULL : value.bytes, value.n, field, e);
 }
+
+enum err table_copy(const struct row *row, struct arena *arena, struct arena *scratch, struct row **out,
+                    struct error *e)
+{
+    const struct table *table = table_of(row->kind);
+    ASSERT(table != NULL);
+    struct row *copy = table_row(table, arena);
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < table->n_columns && err == ERR_OK; i++) {
+        const struct column *column = &table->columns[i];
+        if (column_is_read(column)) {
+            err = table_set(copy, column, table_get(row, column, scratch), arena, e);
+        }
+    }
+    *out = copy;
+    return err;
+}

@@ -93,4 +93,11 @@ struct spec_memo;
 MUST_USE enum err table_set_from(struct row *row, const struct column *column, struct value value, struct arena *arena,
                                  struct spec_memo *memo, struct error *e);
 
+/*
+ * A copy of a loaded row in the arena, for whoever needs it longer than the load lasts: every column that is read.
+ * ERR_DATA_LOSS as table_set. The scratch arena is the caller's to reset.
+ */
+MUST_USE enum err table_copy(const struct row *row, struct arena *arena, struct arena *scratch, struct row **out,
+                             struct error *e);
+
 #endif

@@ -174,6 +174,10 @@ scenario('a token can do what its scopes say, and a change of the file counts at
   }
   const good = worker('w');
   await good.line(/registered/);
+  const [{ address: data }] = JSON.parse((await cli('r', 'nodes', '--json')).stdout).nodes;
+  for (const [who, status] of Object.entries({ r: 'UNAUTHENTICATED', s: 'UNAUTHENTICATED', a: 'UNAUTHENTICATED', w: 'NOT_FOUND' })) {
+    assert.equal(await fetchFrom(world, data, { token: `${who}-secret` }), grpcStatus[status], `the data, with the token ${who}`);
+  }
 
   const tree = world.file('tree.json', JSON.stringify({ tasks: [sleep('a', 600000)] }));
   for (const who of ['', 'r', 'w']) assert.equal((await cli(who, 'submit', tree)).code, 4, who);
@@ -188,12 +192,18 @@ scenario('a token can do what its scopes say, and a change of the file counts at
   for (const who of ['', 'r', 's', 'w']) assert.equal((await cli(who, 'node', 'drain', 'by-w')).code, 4, who);
   assert.equal((await cli('a', 'node', 'drain', 'by-w')).code, 0);
 
+  const follow = (who) =>
+    world.capstan(`${who} follows`, ['events', '--follow', '--server', address], { env: { CAPSTAN_TOKEN: `${who}-secret` } });
+  const [withdrawn, kept] = [follow('r'), follow('a')];
+  for (const follower of [withdrawn, kept]) await follower.line(/job-1/);
+
   // Another file takes the place of the first, as editors do it.
   const fresh = `${file}.new`;
   fs.writeFileSync(fresh, tokenLines({ n: 'read', a: 'admin' }));
   fs.renameSync(fresh, file);
   await until('the new token counts', async () => (await cli('n', 'nodes')).code === 0);
   assert.equal((await cli('r', 'nodes')).code, 4);
+  assert.equal((await withdrawn.ended).code, 4, withdrawn.log);
   assert.equal((await cli('a', 'nodes')).code, 0);
   fs.writeFileSync(file, 'nonsense\n');
   await coordinator.line(/the tokens stay as they were: .*, line 1: a line has three words/);
@@ -208,6 +218,7 @@ scenario('nothing listens for other machines by accident', async (world) => {
   const tokens = world.file('tokens', tokenLines({ a: 'admin' }));
   const store = ['--store', `sqlite:${world.folder()}/state.db`];
   const open = ['--listen', '0.0.0.0:0', '--advertise', '127.0.0.1:1'];
+  const openHttp = ['--listen', '127.0.0.1:0', '--http', '0.0.0.0:0'];
   const tls = ['--tls-cert', cert, '--tls-key', key];
   const refused = [
     [['coordinator', ...store, ...open], /without encryption.*\n.*--tls-cert and --tls-key.*--insecure/],
@@ -223,6 +234,15 @@ scenario('nothing listens for other machines by accident', async (world) => {
     [['up', ...open, '--no-auth', '--insecure'], /--no-auth is for addresses of this machine only/],
     [['up', '--listen', '127.0.0.1:0', '--auth-tokens', tokens], /the workers need a token with the scope worker/],
     [['worker', ...open], /without encryption/],
+    [['coordinator', ...store, ...openHttp], /refusing to listen on 0\.0\.0\.0:0 without encryption/],
+    [['coordinator', ...store, ...openHttp, '--auth-tokens', tokens], /without encryption/],
+    [['coordinator', ...store, ...openHttp, ...tls], /without tokens/],
+    [['coordinator', ...store, ...openHttp, '--no-auth'], /--no-auth is for addresses of this machine only, not for 0\.0\.0\.0:0/],
+    [['coordinator', ...store, ...openHttp, '--no-auth', '--insecure'], /--no-auth is for addresses of this machine only/],
+    [['up', ...openHttp], /refusing to listen on 0\.0\.0\.0:0 without encryption/],
+    [['up', ...openHttp, '--no-auth'], /--no-auth is for addresses of this machine only, not for 0\.0\.0\.0:0/],
+    [['worker', ...openHttp], /refusing to listen on 0\.0\.0\.0:0 without encryption/],
+    [['worker', ...openHttp, ...tls, '--tls-ca', ca], /refusing to listen on 0\.0\.0\.0:0 without encryption/],
     [['worker', ...open, ...tls, '--tls-ca', ca], /without a token: whoever reaches it could fetch data/],
   ];
   for (const [words, message] of refused) {
@@ -406,21 +426,23 @@ scenario('the database is reached over TLS, and one with another certificate is 
   assert.ok(Number(sql(`select count(*) ${from} and ssl`)) >= 2, 'its connections are encrypted');
 });
 
+/** The status of asking a worker for data that nobody has. */
+async function fetchFrom(world, worker, options) {
+  const request = { query_id: 'q', stage_id: 0, map_task: 0, attempt: 1, reduce_partition: 0 };
+  try {
+    for await (const chunk of world.client(worker, options).stream('FetchShufflePartition', request)) assert.ok(chunk);
+  } catch (error) {
+    return error.code;
+  }
+  return 0;
+}
+
 scenario('the data of a worker is for those who have the token of workers', async (world) => {
   const { cli, address, home } = await startUp(world, { args: ['--workers', '1'] });
   const token = fs.readFileSync(tokenFile(home, address), 'utf8').trim();
   const { stdout } = await cli(['nodes', '--json']);
   const [{ address: worker }] = JSON.parse(stdout).nodes;
-  const fetchWith = async (options) => {
-    const request = { query_id: 'q', stage_id: 0, map_task: 0, attempt: 1, reduce_partition: 0 };
-    try {
-      for await (const chunk of world.client(worker, options).stream('FetchShufflePartition', request)) assert.ok(chunk);
-    } catch (error) {
-      return error.code;
-    }
-    return 0;
-  };
-  assert.equal(await fetchWith({}), grpcStatus.UNAUTHENTICATED);
-  assert.equal(await fetchWith({ token: 'wrong' }), grpcStatus.UNAUTHENTICATED);
-  assert.equal(await fetchWith({ token }), grpcStatus.NOT_FOUND);
+  assert.equal(await fetchFrom(world, worker, {}), grpcStatus.UNAUTHENTICATED);
+  assert.equal(await fetchFrom(world, worker, { token: 'wrong' }), grpcStatus.UNAUTHENTICATED);
+  assert.equal(await fetchFrom(world, worker, { token }), grpcStatus.NOT_FOUND);
 });

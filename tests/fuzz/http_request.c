@@ -118,14 +118,14 @@ static void try_token(const char *authorization, enum scope scope)
     if (auth == NULL) {
         auth = open_auth();
     }
-    const char *name = NULL;
+    const struct auth_pass *pass = NULL;
     struct error e = {0};
     const char *token = authorization == NULL ? NULL : strrchr(authorization, ' ');
     unsigned allows = 0;
     for (size_t i = 0; token != NULL && i < ARRAY_LEN(tokens); i++) {
         allows |= strcmp(token + 1, tokens[i].token) == 0 ? tokens[i].allows : 0;
     }
-    if (auth_check(auth, authorization, scope, &name, &e) == ERR_OK) {
+    if (auth_check(auth, authorization, scope, &pass, &e) == ERR_OK) {
         ASSERT(scope == SCOPE_NONE || (allows & scope) != 0);
         return;
     }

@@ -176,6 +176,12 @@ else
 fi
 clean_tree
 
+for call in memcmp strcmp strncmp; do
+    mkdir -p "$tree/src/worker"
+    printf 'int f(void)\n{\n    return %s(token, own_token, 4);\n}\n' "$call" >"$tree/src/worker/serve.c"
+    refuses secrets 'src/worker/serve.c:3: compares a secret'
+done
+
 for mark in TODO_ FIXME_ XXX_ HACK_; do
     mark=${mark%_}
     echo "/* $mark: later */" >>"$tree/src/base/sum.c"

@@ -62,6 +62,13 @@ check_banned() {
     awk -f "$here/banned.awk" "$here/banned.txt" "$scratch/code"
 }
 
+# How long a comparison takes must not tell how much of a secret was right.
+check_secrets() {
+    grep -E '^src/(coordinator/auth|worker/serve)\.c:' "$scratch/code" |
+        grep -E '(^|[^A-Za-z0-9_])(mem|str|strn|strcase|strncase|b)cmp *\([^;]*(token|digest|secret)' |
+        sed 's/^\([^:]*:[0-9]*\):.*/\1: compares a secret; use sha256_equal, which takes the same time for all/'
+}
+
 # The patterns are written so that they do not match themselves.
 check_marks() {
     xargs -r grep -nHIwE 'TOD[O]|FIXM[E]|XX[X]|HAC[K]' <"$scratch/texts" |
@@ -114,6 +121,7 @@ check headers check_headers
 check direction check_direction
 check third-party check_third_party
 check banned check_banned
+check secrets check_secrets
 check marks check_marks
 check paths check_paths
 check readmes check_readmes

@@ -222,6 +222,46 @@ TEST(a_node_that_must_lead_gives_up_if_another_leads)
     world_close(w);
 }
 
+/* Its row is still there, and belongs to nobody who lives. Until that has run out it names nobody, least of all itself. */
+TEST(a_node_that_was_killed_while_it_led_waits_for_its_own_row_and_leads_again)
+{
+    for (uint32_t must_lead = 0; must_lead < 2; must_lead++) {
+        struct world *w = world_open();
+        struct node_options options = {.node_id = "node-a", .leader_ttl_ms = 1500, .must_lead = must_lead == 1};
+        struct node *first = world_start(w, options);
+        CHECK(node_await_leading(first, true, 20000));
+        CHECK_ERR(node_submit(first, "before", 1).err, ERR_OK);
+        node_kill(first);
+        struct node *second = world_start(w, options);
+        struct node_view view;
+        for (int64_t until_ms = clocks_mono_ms() + 20000; (view = node_look(second)).epoch == 0; clocks_pause(5)) {
+            CHECK(!view.gave_up);
+            CHECK(view.leader.address[0] == '\0' || view.leader.is_self);
+            CHECK(clocks_mono_ms() < until_ms);
+        }
+        CHECK_UINT(view.epoch, 2);
+        CHECK_INT(node_status(second, "before").state, JOB_QUEUED);
+        world_close(w);
+    }
+}
+
+/* Its row is renewed, so whoever has it lives: two nodes were given one name. */
+TEST(a_node_that_must_lead_gives_up_if_another_of_its_name_leads)
+{
+    struct world *w = world_open();
+    struct node *a = start_leading(w, "node-a", false);
+    struct node *twin =
+        world_start(w, (struct node_options){.node_id = "node-a", .leader_ttl_ms = TTL_MS, .must_lead = true});
+    for (int64_t until_ms = clocks_mono_ms() + 20000; !node_look(twin).gave_up; clocks_pause(5)) {
+        CHECK(clocks_mono_ms() < until_ms);
+    }
+    CHECK_STR(node_look(twin).leader.node_id, "node-a");
+    CHECK(!node_look(twin).leader.is_self);
+    CHECK_UINT(node_look(twin).epoch, 0);
+    CHECK_UINT(node_look(a).epoch, 1);
+    world_close(w);
+}
+
 /* ---- one file ---- */
 
 static void sqlite_second_is_refused(struct subject *s)

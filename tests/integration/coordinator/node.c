@@ -65,7 +65,10 @@ struct process {
     atomic_bool are_held;
     atomic_uint n_held; /* clients that wait */
     bool has_worker;
-    char incarnation[32]; /* of its worker "w" */
+    char incarnation[32];   /* of its worker "w" */
+    atomic_uint n_troubles; /* see struct node_view */
+    atomic_uint n_prune_troubles;
+    atomic_uint n_prune_mended;
 };
 
 struct client {
@@ -95,6 +98,20 @@ static void tell(const struct process *p, enum fact_kind kind, const char *name,
 static void tell_role(void *context, bool leads, const char *why)
 {
     tell(context, leads ? FACT_LEADS : FACT_FOLLOWS, why, ERR_OK);
+}
+
+static void count_trouble(void *context, const char *why)
+{
+    struct process *p = context;
+    if (why != NULL) {
+        atomic_fetch_add(&p->n_troubles, 1);
+    }
+}
+
+static void count_prune(void *context, const char *why)
+{
+    struct process *p = context;
+    atomic_fetch_add(why != NULL ? &p->n_prune_troubles : &p->n_prune_mended, 1);
 }
 
 static void tell_done(const struct process *p, const struct client_task *task)
@@ -303,7 +320,11 @@ static void obey(struct process *p, const struct order *order, struct order_answ
     out->view = (struct node_view){.epoch = coordinator_epoch(p->c),
                                    .gave_up = coordinator_gave_up(p->c, NULL),
                                    .date_ms = clocks_date_ms(),
-                                   .stats = coordinator_stats(p->c)};
+                                   .stats = coordinator_stats(p->c),
+                                   .leader = coordinator_leader(p->c),
+                                   .n_troubles = atomic_load(&p->n_troubles),
+                                   .n_prune_troubles = atomic_load(&p->n_prune_troubles),
+                                   .n_prune_mended = atomic_load(&p->n_prune_mended)};
 }
 
 static void serve(struct process *p, int orders, int answers)
@@ -339,6 +360,8 @@ static _Noreturn void run_process(const struct node *node, const struct node_opt
                                               .history_ttl_ms = options->history_ttl_ms,
                                               .must_lead = options->must_lead,
                                               .on_role = tell_role,
+                                              .on_store = count_trouble,
+                                              .on_prune = count_prune,
                                               .context = &process};
     if (coordinator_start(&coordinator, &process.c, NULL) != ERR_OK) {
         _exit(2);

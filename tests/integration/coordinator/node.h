@@ -46,6 +46,10 @@ struct node_view {
     bool gave_up;
     int64_t date_ms; /* what it takes for the date */
     struct coordinator_stats stats;
+    struct leader_news leader; /* whom it names */
+    uint32_t n_troubles;       /* how often it told that the store does not answer */
+    uint32_t n_prune_troubles; /* and that nothing can be pruned */
+    uint32_t n_prune_mended;   /* and that it can be again */
 };
 
 void node_start(struct node *node, struct ledger *ledger, const struct node_options *options);

@@ -1,6 +1,8 @@
 /* The server over real sockets: requests are written by hand, so that wrong ones can be written, too. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "http/http.h"
 #include "http/metric.h"
@@ -45,16 +47,23 @@ static const struct http_route routes[] = {
     {"GET", "/below/*", below},
 };
 
-static struct http_server *start(void)
+static struct http_server *start_with(uint32_t connections_max, uint32_t silent_s)
 {
     struct http_server *server = NULL;
     struct http_server_options options = {.listen = "127.0.0.1:0",
                                           .routes = routes,
                                           .n_routes = sizeof routes / sizeof *routes,
                                           .context = (void *)(uintptr_t) "!",
+                                          .connections_max = connections_max,
+                                          .silent_s = silent_s,
                                           .body_bytes_max = 100000};
     CHECK_ERR(http_server_open(&options, &server, NULL), ERR_OK);
     return server;
+}
+
+static struct http_server *start(void)
+{
+    return start_with(0, 0);
 }
 
 /* Sends the bytes and reads until the server closes. */
@@ -241,5 +250,55 @@ TEST(a_body_that_nobody_wants_is_read_to_its_end_and_not_kept)
     CHECK(strncmp(talk_body(&answer), "ipv4:127.0.0.1:", 15) == 0);
     buf_deinit(&answer);
     buf_deinit(&large);
+    http_server_close(server);
+}
+
+#define CONNECTIONS 8
+
+TEST(one_address_cannot_take_all_connections)
+{
+    static const char request[] = "GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    struct http_server *server = start_with(CONNECTIONS, 0);
+    struct buf answer = {0};
+    int greedy[2 * CONNECTIONS];
+    for (int i = 0; i < 2 * CONNECTIONS; i++) {
+        greedy[i] = talk_dial(http_server_address(server), 0);
+    }
+    int other = talk_dial_from("127.0.0.2", http_server_address(server), 0);
+    talk_send(other, request, sizeof request - 1);
+    while (talk_read(other, &answer) > 0) {
+    }
+    buf_text(&answer, "");
+    CHECK_INT(talk_status(&answer), 200);
+    close(other);
+    for (int i = 0; i < 2 * CONNECTIONS; i++) {
+        close(greedy[i]);
+    }
+    buf_deinit(&answer);
+    http_server_close(server);
+}
+
+TEST(whoever_asks_for_nothing_is_soon_cut_off_and_whoever_has_asked_may_pause)
+{
+    static const char request[] = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct http_server *server = start_with(CONNECTIONS, 1);
+    struct buf answer = {0};
+    char byte;
+    int guest = talk_dial(http_server_address(server), 0);
+    talk_send(guest, request, sizeof request - 1);
+    CHECK(talk_read(guest, &answer) > 0);
+    int silent = talk_dial(http_server_address(server), 0);
+    CHECK_INT(recv(silent, &byte, 1, 0), 0); /* its end; patience would end with -1 */
+    int again = talk_dial(http_server_address(server), 0);
+    CHECK_INT(recv(again, &byte, 1, 0), 0); /* as long once more, in which the guest says nothing */
+    buf_reset(&answer);
+    talk_send(guest, request, sizeof request - 1);
+    CHECK(talk_read(guest, &answer) > 0);
+    buf_text(&answer, "");
+    CHECK_INT(talk_status(&answer), 200);
+    close(guest);
+    close(silent);
+    close(again);
+    buf_deinit(&answer);
     http_server_close(server);
 }

@@ -14,12 +14,20 @@
 
 int talk_dial(const char *address, int room)
 {
+    return talk_dial_from("127.0.0.1", address, room);
+}
+
+int talk_dial_from(const char *own, const char *address, int room)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = 30};
     to.sin_port = htons((uint16_t)strtol(strrchr(address, ':') + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
     CHECK(room == 0 || setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room) == 0);
+    CHECK(inet_pton(AF_INET, own, &from.sin_addr) == 1);
+    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
     CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
     return fd;
 }

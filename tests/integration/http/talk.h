@@ -11,6 +11,9 @@
 /* A connection to HOST:PORT on loopback. `room` bytes for what arrives and is not read; 0: what the system gives. */
 int talk_dial(const char *address, int room);
 
+/* The same from another address of this machine, such as 127.0.0.2. */
+int talk_dial_from(const char *own, const char *address, int room);
+
 void talk_send(int fd, const void *bytes, size_t n);
 
 /* Reads what there is, at least one byte; 0 at the end, or if nothing comes for a long time. */

@@ -184,6 +184,7 @@ TEST(a_call_over_the_servers_limit_of_open_calls_is_refused)
     CHECK(loop_await(&loop, &loop.n_held, 2));
     struct buf out = {0};
     CHECK_ERR(loop_call(&loop, "/t/Echo", "x", 1, &out), ERR_EXHAUSTED);
+    CHECK(loop.e.hint[0] != '\0');
     rpc_call_reply(loop_take(&loop), "", 0);
     rpc_call_reply(loop_take(&loop), "", 0);
     for (size_t i = 0; i < ARRAY_LEN(callers); i++) {

@@ -1,10 +1,13 @@
 /* Refusals, tokens that are withdrawn, and certificates, over real gRPC and HTTP. Who may call what is in matrix_test.c. */
+#include <gnutls/gnutls.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "coordinator/auth.h"
+#include "http/talk.h"
 #include "service/guarded.h"
 #include "test.h"
 
@@ -31,6 +34,88 @@ TEST(a_token_that_is_taken_out_of_the_file_is_refused_from_then_on)
     CHECK_INT(truncate(g.tokens, 0), 0);
     CHECK_ERR(auth_reload(g.auth, &g.e), ERR_OK);
     CHECK_ERR(guarded_call(&g, "/capstan.v1.Cluster/ListNodes", PB_LIST_NODES_REQUEST, admin), ERR_UNAUTHENTICATED);
+    guarded_deinit(&g);
+}
+
+/* A stream of events that has nothing to tell. */
+static struct rpc_stream *follow(struct guarded *g, struct rpc_channel *channel)
+{
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct rpc_stream *stream = NULL;
+    struct pb_watch_events_request *message = wire_new(PB_WATCH_EVENTS_REQUEST, &arena);
+    message->follow = true;
+    wire_encode(message, &bytes);
+    struct rpc_request request = {
+        .path = "/capstan.v1.ControlPlane/WatchEvents", .bytes = bytes.data, .n = bytes.n, .timeout_ms = 60000};
+    CHECK_ERR(rpc_stream_open(channel, &request, &stream, &g->e), ERR_OK);
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+    return stream;
+}
+
+/* It leads: else there is nothing to follow. */
+static void await_leader(struct guarded *g, struct rpc_channel_options options)
+{
+    int64_t until_ms = clock_mono_ms() + 30000;
+    while (guarded_call(g, "/capstan.v1.Cluster/ListNodes", PB_LIST_NODES_REQUEST, options) != ERR_OK) {
+        CHECK(clock_mono_ms() < until_ms);
+    }
+}
+
+/* What is sent before the end does not matter. */
+static enum err read_to_end(struct guarded *g, struct rpc_stream *stream)
+{
+    struct buf bytes = {0};
+    bool is_end = false;
+    enum err err = ERR_OK;
+    while (err == ERR_OK && !is_end) {
+        buf_reset(&bytes);
+        err = rpc_stream_next(stream, &bytes, &is_end, NULL, &g->e);
+    }
+    buf_deinit(&bytes);
+    return err;
+}
+
+TEST(a_token_that_is_withdrawn_ends_the_streams_that_it_has_opened)
+{
+    static const char request[] =
+        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer read-token\r\n\r\n";
+    struct guarded g;
+    struct rpc_channel *channel = NULL;
+    struct rpc_channel *kept_channel = NULL;
+    struct buf answer = {0};
+    guarded_init(&g, NULL);
+    struct rpc_channel_options read = {.token = "read-token", .target = service_address(g.service)};
+    struct rpc_channel_options submit = {.token = "submit-token", .target = service_address(g.service)};
+    await_leader(&g, read);
+    CHECK_ERR(rpc_channel_open(&read, &channel, &g.e), ERR_OK);
+    CHECK_ERR(rpc_channel_open(&submit, &kept_channel, &g.e), ERR_OK);
+    struct rpc_stream *stream = follow(&g, channel);
+    struct rpc_stream *kept = follow(&g, kept_channel);
+    int http = talk_dial(service_http_address(g.service), 0);
+    talk_send(http, request, sizeof request - 1);
+    CHECK(talk_read(http, &answer) > 0); /* it has begun, and rests */
+    guarded_take_out(&g, "read");
+    CHECK_ERR(auth_reload(g.auth, &g.e), ERR_OK);
+    service_tokens_changed(g.service);
+    CHECK_ERR(read_to_end(&g, stream), ERR_UNAUTHENTICATED);
+    CHECK_STR(g.e.message, "the token 'read-name' was withdrawn, or does not allow this any more");
+    while (talk_read(http, &answer) > 0) {
+    }
+    buf_text(&answer, "");
+    CHECK(strstr(answer.data, "event: end") != NULL);
+    CHECK(strstr(answer.data, "was withdrawn") != NULL);
+    /* Others go on: to the end of the leadership, which says something else. */
+    service_stop(g.service);
+    g.service = NULL;
+    CHECK_ERR(read_to_end(&g, kept), ERR_PRECONDITION);
+    close(http);
+    rpc_stream_close(stream);
+    rpc_stream_close(kept);
+    rpc_channel_close(channel);
+    rpc_channel_close(kept_channel);
+    buf_deinit(&answer);
     guarded_deinit(&g);
 }
 
@@ -168,4 +253,85 @@ TEST(certificates_are_replaced_while_it_runs_and_bad_ones_are_not_taken)
     guarded_deinit(&g);
     certs_deinit(&certs);
     certs_deinit(&next);
+}
+
+/* ---- HTTP over TLS ---- */
+
+#define RELOADS 12 /* more than daemons with old certificates are kept */
+
+struct secure {
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t credentials;
+    int fd;
+};
+
+/* Whose certificate it is does not matter here. */
+static void secure_open(struct secure *s, const char *address)
+{
+    CHECK_INT(gnutls_certificate_allocate_credentials(&s->credentials), 0);
+    CHECK_INT(gnutls_init(&s->session, GNUTLS_CLIENT), 0);
+    CHECK_INT(gnutls_set_default_priority(s->session), 0);
+    CHECK_INT(gnutls_credentials_set(s->session, GNUTLS_CRD_CERTIFICATE, s->credentials), 0);
+    s->fd = talk_dial(address, 0);
+    gnutls_transport_set_int(s->session, s->fd);
+    CHECK_INT(gnutls_handshake(s->session), 0);
+}
+
+static void secure_close(struct secure *s)
+{
+    gnutls_deinit(s->session);
+    gnutls_certificate_free_credentials(s->credentials);
+    close(s->fd);
+}
+
+/* Reads until there is nothing more; true if the last that came was the end of the connection. */
+static bool secure_ends(struct secure *s)
+{
+    char bytes[4096];
+    ssize_t n;
+    do {
+        n = gnutls_record_recv(s->session, bytes, sizeof bytes);
+    } while (n > 0);
+    return n != GNUTLS_E_AGAIN;
+}
+
+static void secure_follow(struct secure *s, const char *address)
+{
+    static const char follow[] =
+        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer read-token\r\n\r\n";
+    char bytes[4096];
+    secure_open(s, address);
+    CHECK(gnutls_record_send(s->session, follow, sizeof follow - 1) == (ssize_t)sizeof follow - 1);
+    ssize_t n = gnutls_record_recv(s->session, bytes, sizeof bytes - 1);
+    CHECK(n > 0);
+    bytes[n] = '\0';
+    CHECK(strstr(bytes, "200 OK") != NULL);
+}
+
+TEST(certificates_are_replaced_however_often_whoever_still_reads_a_stream)
+{
+    struct guarded g;
+    struct certs certs[2];
+    struct secure streams[RELOADS];
+    certs_init(&certs[0]);
+    certs_init(&certs[1]);
+    struct service_tls tls = server_of(&certs[0], NULL);
+    guarded_init(&g, &tls);
+    await_leader(&g, (struct rpc_channel_options){.tls = true, .tls_ca_pem = certs[0].ca.data, .token = "read-token"});
+    for (int i = 0; i < RELOADS; i++) {
+        struct service_tls next = server_of(&certs[(i + 1) % 2], NULL);
+        secure_follow(&streams[i], service_http_address(g.service));
+        CHECK_ERR(service_reload_tls(g.service, &next, &g.e), ERR_OK);
+        CHECK_ERR(connect_once(&g, &certs[(i + 1) % 2], NULL), ERR_OK);
+    }
+    CHECK(secure_ends(&streams[0])); /* the oldest had to go */
+    struct secure fresh;
+    secure_follow(&fresh, service_http_address(g.service));
+    secure_close(&fresh);
+    for (int i = 0; i < RELOADS; i++) {
+        secure_close(&streams[i]);
+    }
+    guarded_deinit(&g);
+    certs_deinit(&certs[0]);
+    certs_deinit(&certs[1]);
 }

@@ -15,7 +15,7 @@
 const char *const guarded_scopes[GUARDED_SCOPES] = {"read", "submit", "worker", "admin"};
 
 /* The tokens are called as their scopes: "read-token" and so on. */
-static void write_tokens(const struct guarded *g)
+static void write_tokens(const struct guarded *g, const char *without)
 {
     FILE *file = fopen(g->tokens, "w");
     CHECK(file != NULL);
@@ -23,12 +23,20 @@ static void write_tokens(const struct guarded *g)
         char token[32];
         uint8_t digest[SHA256_BYTES];
         char hex[2 * SHA256_BYTES + 1];
+        if (without != NULL && strcmp(guarded_scopes[i], without) == 0) {
+            continue;
+        }
         snprintf(token, sizeof token, "%s-token", guarded_scopes[i]);
         sha256_once(token, strlen(token), digest);
         hex_encode(digest, sizeof digest, hex);
         fprintf(file, "%s %s-name %s\n", hex, guarded_scopes[i], guarded_scopes[i]);
     }
     CHECK_INT(fclose(file), 0);
+}
+
+void guarded_take_out(const struct guarded *g, const char *scope)
+{
+    write_tokens(g, scope);
 }
 
 void guarded_init(struct guarded *g, const struct service_tls *tls)
@@ -44,7 +52,7 @@ void guarded_init_with(struct guarded *g, const struct service_tls *tls, struct 
     CHECK(mkdtemp(g->folder) != NULL);
     snprintf(g->url, sizeof g->url, "sqlite:%s/state.db", g->folder);
     snprintf(g->tokens, sizeof g->tokens, "%s/tokens", g->folder);
-    write_tokens(g);
+    write_tokens(g, NULL);
     CHECK_ERR(auth_open(g->tokens, &g->auth, &g->e), ERR_OK);
     CHECK_ERR(store_open(g->url, &store, &g->e), ERR_OK);
     CHECK_ERR(store_migrate(store, STORE_NEWEST, &g->e), ERR_OK);

@@ -28,6 +28,9 @@ void guarded_init(struct guarded *g, const struct service_tls *tls);
 void guarded_init_with(struct guarded *g, const struct service_tls *tls, struct settings settings);
 void guarded_deinit(struct guarded *g);
 
+/* Takes the token of a scope out of the file; whoever has read it does not know yet. */
+void guarded_take_out(const struct guarded *g, const char *scope);
+
 void guarded_remove_folder(const char *folder);
 
 /*

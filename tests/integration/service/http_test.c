@@ -368,6 +368,7 @@ TEST(http_health_and_metrics)
                                         "capstan_nodes{status=\"healthy\"} 1",
                                         "capstan_leader 1",
                                         "capstan_leader_changes_total 1",
+                                        "capstan_prune_errors_total 0",
                                         "capstan_stuck_tasks 0",
                                         "capstan_shuffle_bytes_total{direction=\"in\"} 0",
                                         "capstan_shuffle_fetch_seconds_count 0",

@@ -75,6 +75,30 @@ TEST(a_tree_that_is_not_valid_becomes_a_failed_job_and_holds_up_nobody)
     server_remove(&server);
 }
 
+/* As many as one look takes: if they stayed, nobody would ever see what is behind them. */
+TEST(entries_under_the_id_of_another_job_are_removed_and_hold_up_nobody)
+{
+    struct server server;
+    struct peer p;
+    server_start(&server, NULL);
+    peer_init_on(&p, server.url);
+    leave(&server, "", "taken", "");
+    await_job(&p, "taken");
+    leave(&server, "BEGIN;", "taken", /* the same tree again: no other job */
+          "SELECT count(capstan.submit('{\"job_id\":\"taken\",\"tasks\":[{\"name\":\"other\",\"executor\":\"sleep\","
+          "\"inputs\":{\"ms\":0}}]}')) FROM generate_series(1, 100); COMMIT;");
+    leave(&server, "", "behind", "");
+    await_job(&p, "behind");
+    int64_t until_ms = clock_mono_ms() + 30000;
+    while (server_number(&server, "SELECT count(*) FROM capstan.inbox") > 0) {
+        CHECK(clock_mono_ms() < until_ms);
+    }
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.jobs"), 2);
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.stages WHERE name = 'other'"), 0);
+    peer_deinit(&p);
+    server_remove(&server);
+}
+
 TEST(what_was_left_while_nobody_led_is_taken_by_the_next_leader)
 {
     struct server server;
@@ -128,6 +152,36 @@ TEST(trap_29_an_entry_that_the_database_refuses_does_not_depose_leader_after_lea
     CHECK(server_number(&server, "SELECT epoch FROM capstan.cluster_leader") - epoch <= 6);
     leave(&server, "", "later", "");
     await_job(&p, "later");
+    peer_deinit(&p);
+    server_remove(&server);
+}
+
+static void finish_one(struct peer *p)
+{
+    CHECK_STR(peer_report(p, "w1", peer_take(p, "w1", "a"), CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED, ""), "");
+}
+
+TEST(what_the_scheduler_has_no_room_for_waits_in_the_inbox)
+{
+    struct server server;
+    struct peer p;
+    struct settings settings = settings_default();
+    settings.core.max_live_tasks = 1;
+    server_start(&server, NULL);
+    peer_init_on_with(&p, server.url, settings);
+    peer_register(&p, "w1");
+    leave(&server, "", "first", "");
+    await_job(&p, "first");
+    leave(&server, "BEGIN; SELECT capstan.submit(('{\"job_id\":\"second\",' || substr('" TREE "', 2))::jsonb);",
+          "third", "COMMIT;");
+    finish_one(&p);
+    leave(&server, "", "wakes", "");
+    await_job(&p, "second");
+    finish_one(&p);
+    leave(&server, "", "wakes-again", "");
+    await_job(&p, "third"); /* which was there when there was no room for it */
+    CHECK_INT(peer_status(&p, "third", 0)->state, CAPSTAN__V1__QUERY_STATE__QUERY_STATE_QUEUED);
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.inbox"), 2);
     peer_deinit(&p);
     server_remove(&server);
 }

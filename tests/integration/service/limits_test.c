@@ -1,9 +1,12 @@
 /* How much one client may have open, at both doors, and that others are served all the same. */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "coordinator/api.h"
 #include "http/talk.h"
 #include "service/guarded.h"
 #include "test.h"
@@ -171,6 +174,93 @@ TEST(a_body_that_is_compressed_is_not_taken)
     talk(service_http_address(g.service), "POST /v1/jobs", headers, "{}", &answer);
     CHECK_INT(talk_status(&answer), 415);
     CHECK(strstr(answer.data, "Content-Encoding: 'gzip' is not taken") != NULL);
+    buf_deinit(&answer);
+    guarded_deinit(&g);
+}
+
+/* ---- connections ---- */
+
+#define STREAMS (API_CONNECTIONS_MAX / 8) /* of one client */
+
+/* Opens a stream of events, and reads what is there of the answer. */
+static int follow_events(struct guarded *g, const char *token, struct buf *answer)
+{
+    char request[256];
+    int fd = talk_dial(service_http_address(g->service), 0);
+    snprintf(request, sizeof request, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n",
+             token);
+    buf_reset(answer);
+    talk_send(fd, request, strlen(request));
+    CHECK(talk_read(fd, answer) > 0);
+    buf_text(answer, "");
+    return fd;
+}
+
+TEST(a_client_with_many_streams_over_http_leaves_connections_for_others)
+{
+    static int streams[STREAMS];
+    struct guarded g;
+    struct buf answer = {0};
+    guarded_init(&g, NULL);
+    await_code(&g, "read-token", ERR_OK);
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = follow_events(&g, "read-token", &answer);
+        CHECK_INT(talk_status(&answer), 200);
+    }
+    int refused = follow_events(&g, "read-token", &answer);
+    CHECK_INT(talk_status(&answer), 429);
+    int other = follow_events(&g, "submit-token", &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    talk(service_http_address(g.service), "GET /v1/jobs/x?wait_ms=1", "Authorization: Bearer read-token\r\n", NULL,
+         &answer);
+    CHECK_INT(talk_status(&answer), 429);
+    CHECK(strstr(answer.data, "this client has 256 streams and calls that wait open over HTTP") != NULL);
+    CHECK(strstr(answer.data, "\"hint\":\"end some of them") != NULL);
+    talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer read-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 200); /* what is short passes */
+    talk(service_http_address(g.service), "GET /healthz", "", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    close(refused);
+    close(other);
+    for (int i = 0; i < STREAMS; i++) {
+        close(streams[i]);
+    }
+    buf_deinit(&answer);
+    guarded_deinit(&g);
+}
+
+/* ---- tasks ---- */
+
+static int submit_over_http(struct guarded *g, const char *job_id, struct buf *answer)
+{
+    static const char tree[] = "{\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}},"
+                               "{\"name\":\"b\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}}]}";
+    char line[64];
+    snprintf(line, sizeof line, "POST /v1/jobs?job_id=%s", job_id);
+    talk(service_http_address(g->service), line,
+         "Authorization: Bearer submit-token\r\nContent-Type: application/json\r\n", tree, answer);
+    return talk_status(answer);
+}
+
+TEST(more_live_tasks_than_the_limit_are_refused_until_jobs_have_ended)
+{
+    struct settings settings = settings_default();
+    struct guarded g;
+    struct buf answer = {0};
+    settings.core.max_live_tasks = 3;
+    guarded_init_with(&g, NULL, settings);
+    await_code(&g, "read-token", ERR_OK);
+    CHECK_INT(submit_over_http(&g, "first", &answer), 200);
+    CHECK_INT(submit_over_http(&g, "second", &answer), 429);
+    CHECK(strstr(answer.data, "jobs that have not ended have 2 tasks") != NULL);
+    CHECK(strstr(answer.data, "max_live_tasks") != NULL);
+    CHECK_INT(submit_over_http(&g, "first", &answer), 200); /* it is known */
+    talk(service_http_address(g.service), "GET /v1/jobs/second", "Authorization: Bearer read-token\r\n", NULL, &answer);
+    CHECK_INT(talk_status(&answer), 404); /* nothing was changed */
+    talk(service_http_address(g.service), "POST /v1/jobs/first/cancel",
+         "Authorization: Bearer submit-token\r\nContent-Type: application/json\r\n", "{}", &answer);
+    CHECK_INT(talk_status(&answer), 200);
+    CHECK_INT(submit_over_http(&g, "second", &answer), 200);
     buf_deinit(&answer);
     guarded_deinit(&g);
 }

@@ -1,14 +1,16 @@
 /*
  * Who may call what: every RPC and every route of the HTTP API, with every kind of token and with none, over real sockets.
  *
- * The one table below says what is expected. A method of the .proto or a path of /openapi.json that has no row fails the
- * test, and so does a row without its method or path: nothing can be added, or taken away, without a thought about who may.
+ * The one table below says what is expected. A method of the .proto, a path of /openapi.json, a kind of file of the dashboard
+ * or a route of a worker's own HTTP port that has no row fails the test, and so does a row without what it is about: nothing
+ * can be added, or taken away, without a thought about who may.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "coordinator/service_internal.h"
+#include "coordinator/web.h"
 #include "http/talk.h"
 #include "service/guarded.h"
 #include "test.h"
@@ -35,7 +37,7 @@ static const struct meant {
     {"ControlPlane/ReportTaskStatus", "wa"},
     {"ControlPlane/RegisterQueryResults", "wa"},
     {"ShuffleService/RegisterMapOutput", "wa"},
-    {"ShuffleService/FetchShufflePartition", ""}, /* of workers, with their own token: integration-exchange */
+    {"ShuffleService/FetchShufflePartition", ""}, /* of workers, with their own token: tests/e2e/security.test.js */
     {"HeartbeatService/RegisterWorker", "wa"},
     {"HeartbeatService/Heartbeat", "wa"},
     {"HeartbeatService/DeregisterWorker", "wa"},
@@ -71,7 +73,14 @@ static const struct meant {
     {"GET /readyz", "nrswa"},
     {"GET /leaderz", "nrswa"},
     {"GET /openapi.json", "nrswa"},
+    {"file /", "nrswa"}, /* the dashboard holds no data: it is what asks for a token */
+    {"file /icon.svg", "nrswa"},
+    {"file /assets/*", "nrswa"},
+    {"worker GET /healthz", ""}, /* everybody who reaches its port: worker_http.c knows no tokens, and no data */
+    {"worker GET /metrics", ""},
 };
+
+#define ROWS_OF_WORKERS 3
 
 /* ---- what there is ---- */
 
@@ -133,6 +142,40 @@ static void read_openapi(struct guarded *g, struct names *names)
     buf_deinit(&answer);
 }
 
+/* The kind of a file: those with a digest in their name are one. */
+static const char *kind_of(const struct web_file *file)
+{
+    return file->is_immutable && strncmp(file->path, "/assets/", 8) == 0 ? "/assets/*" : file->path;
+}
+
+static void read_dashboard(struct names *names)
+{
+    CHECK(web_n_files > 2);
+    for (uint32_t i = 0; i < web_n_files; i++) {
+        add_name(names, "file", ' ', kind_of(&web_files[i]));
+    }
+}
+
+/* The table of a worker's routes: lines {"METHOD", "/path", ... */
+static void read_worker(struct names *names)
+{
+    char line[1024];
+    char method[16];
+    char path[64];
+    size_t before = names->n;
+    FILE *file = fopen("src/main/worker_http.c", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, " {\"%15[A-Z]\", \"%63[^\"]\"", method, path) == 2) {
+            char route[NAME_BYTES - 16];
+            snprintf(route, sizeof route, "%s %s", method, path);
+            add_name(names, "worker", ' ', route);
+        }
+    }
+    fclose(file);
+    CHECK(names->n > before);
+}
+
 static bool has_row(const char *name)
 {
     bool is_there = false;
@@ -150,6 +193,8 @@ TEST(every_method_and_every_route_has_a_row_and_every_row_its_method_or_route)
     guarded_init(&g, NULL);
     read_proto(&names);
     read_openapi(&g, &names);
+    read_dashboard(&names);
+    read_worker(&names);
     for (size_t i = 0; i < names.n; i++) {
         CHECK_STR(has_row(names.names[i]) ? "" : names.names[i], "");
     }
@@ -217,8 +262,25 @@ static const char *try_route(struct guarded *g, const char *name, const char *to
     return status == 401 ? err_name(ERR_UNAUTHENTICATED) : status == 403 ? err_name(ERR_DENIED) : "in";
 }
 
+/* "in" if all files of the kind are served. */
+static const char *try_files(struct guarded *g, const char *kind, const char *token)
+{
+    const char *outcome = "in";
+    for (uint32_t i = 0; i < web_n_files; i++) {
+        char route[NAME_BYTES];
+        snprintf(route, sizeof route, "GET %s", web_files[i].path);
+        if (strcmp(kind_of(&web_files[i]), kind) == 0 && strcmp(outcome, "in") == 0) {
+            outcome = try_route(g, route, token);
+        }
+    }
+    return outcome;
+}
+
 static const char *try_row(struct guarded *g, const char *name, const char *token)
 {
+    if (strncmp(name, "file ", 5) == 0) {
+        return try_files(g, name + 5, token);
+    }
     return strchr(name, ' ') != NULL ? try_route(g, name, token) : try_method(g, name, token);
 }
 
@@ -252,6 +314,6 @@ TEST(every_method_and_every_route_lets_in_exactly_those_that_are_meant_for_it)
             n_tried++;
         }
     }
-    CHECK_INT(n_tried, ARRAY_LEN(matrix) - 1); /* all but the workers' own */
+    CHECK_INT(n_tried, ARRAY_LEN(matrix) - ROWS_OF_WORKERS); /* all but the workers' own */
     guarded_deinit(&g);
 }

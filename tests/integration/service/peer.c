@@ -59,10 +59,15 @@ void peer_init_with(struct peer *peer, struct settings settings)
 
 void peer_init_on(struct peer *peer, const char *store_url)
 {
+    peer_init_on_with(peer, store_url, settings_default());
+}
+
+void peer_init_on_with(struct peer *peer, const char *store_url, struct settings settings)
+{
     *peer = (struct peer){0};
     log_setup(LOG_NONE, false);
     snprintf(peer->url, sizeof peer->url, "%s", store_url);
-    start(peer, settings_default());
+    start(peer, settings);
 }
 
 void peer_init(struct peer *peer)

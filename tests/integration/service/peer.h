@@ -27,6 +27,7 @@ void peer_init(struct peer *peer);
 void peer_init_with(struct peer *peer, struct settings settings);
 /* The same on another store. */
 void peer_init_on(struct peer *peer, const char *store_url);
+void peer_init_on_with(struct peer *peer, const char *store_url, struct settings settings);
 /* Stops the coordinator and starts another on the same file. */
 void peer_restart(struct peer *peer);
 void peer_deinit(struct peer *peer);

@@ -109,9 +109,9 @@ TEST(only_a_whole_token_behind_bearer_counts)
     struct file file;
     struct auth *auth = open_four(&file);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        const char *name = "unset";
-        CHECK_ERR(auth_check(auth, wrong[i], SCOPE_READ, &name, NULL), ERR_UNAUTHENTICATED);
-        CHECK_STR(name, "");
+        const struct auth_pass *pass = NULL;
+        CHECK_ERR(auth_check(auth, wrong[i], SCOPE_READ, &pass, NULL), ERR_UNAUTHENTICATED);
+        CHECK_STR(auth_pass_name(pass), "");
     }
     CHECK_ERR(auth_check(auth, "bearer t-admin", SCOPE_ADMIN, NULL, NULL), ERR_OK);
     auth_close(auth);
@@ -123,16 +123,16 @@ TEST(a_refusal_names_the_token_and_the_scope_but_never_the_secret)
     struct file file;
     struct auth *auth = open_four(&file);
     struct error e = {0};
-    const char *name = NULL;
-    CHECK_ERR(auth_check(auth, "Bearer t-worker", SCOPE_SUBMIT, &name, &e), ERR_DENIED);
-    CHECK_STR(name, "rack-1");
+    const struct auth_pass *pass = NULL;
+    CHECK_ERR(auth_check(auth, "Bearer t-worker", SCOPE_SUBMIT, &pass, &e), ERR_DENIED);
+    CHECK_STR(auth_pass_name(pass), "rack-1");
     CHECK_STR(e.message, "the token 'rack-1' does not allow this: it needs the scope submit");
-    CHECK_ERR(auth_check(auth, "Bearer s3cret", SCOPE_SUBMIT | SCOPE_ADMIN, &name, &e), ERR_UNAUTHENTICATED);
+    CHECK_ERR(auth_check(auth, "Bearer s3cret", SCOPE_SUBMIT | SCOPE_ADMIN, &pass, &e), ERR_UNAUTHENTICATED);
     CHECK_STR(e.message, "the token is not known here: this needs one with the scope submit or admin");
-    CHECK_ERR(auth_check(auth, NULL, SCOPE_READ, &name, &e), ERR_UNAUTHENTICATED);
+    CHECK_ERR(auth_check(auth, NULL, SCOPE_READ, &pass, &e), ERR_UNAUTHENTICATED);
     CHECK_STR(e.message, "no token was sent: this needs one with the scope read");
-    CHECK_ERR(auth_check(auth, "Bearer t-admin", SCOPE_ADMIN, &name, &e), ERR_OK);
-    CHECK_STR(name, "ops@home");
+    CHECK_ERR(auth_check(auth, "Bearer t-admin", SCOPE_ADMIN, &pass, &e), ERR_OK);
+    CHECK_STR(auth_pass_name(pass), "ops@home");
     auth_close(auth);
     file_deinit(&file);
 }
@@ -189,9 +189,10 @@ TEST(a_change_of_the_file_counts_from_the_next_reload_on)
     struct file file;
     struct auth *auth = open_four(&file);
     struct error e = {0};
-    const char *name = NULL;
+    const struct auth_pass *pass = NULL;
     char line[128];
-    CHECK_ERR(auth_check(auth, "Bearer t-admin", SCOPE_ADMIN, &name, NULL), ERR_OK);
+    CHECK_ERR(auth_check(auth, "Bearer t-admin", SCOPE_ADMIN, &pass, NULL), ERR_OK);
+    CHECK(auth_pass_allows(pass, SCOPE_ADMIN));
     line_of(line, sizeof line, "t-new", "new submit,worker");
     write_text(&file, line);
     touch(&file, 1000000);
@@ -200,7 +201,8 @@ TEST(a_change_of_the_file_counts_from_the_next_reload_on)
     CHECK_ERR(auth_check(auth, "Bearer t-new", SCOPE_SUBMIT, NULL, NULL), ERR_OK);
     CHECK_ERR(auth_check(auth, "Bearer t-new", SCOPE_WORKER, NULL, NULL), ERR_OK);
     CHECK_ERR(auth_check(auth, "Bearer t-admin", SCOPE_READ, NULL, NULL), ERR_UNAUTHENTICATED);
-    CHECK_STR(name, "ops@home"); /* what was handed out is still there */
+    CHECK_STR(auth_pass_name(pass), "ops@home"); /* what was handed out is still there */
+    CHECK(!auth_pass_allows(pass, SCOPE_READ));
 
     /* The same size and another time; then another inode with the same of both. */
     line_of(line, sizeof line, "t-two", "new submit,worker");

@@ -6,7 +6,7 @@
 
 static struct gate *small_gate(void)
 {
-    return gate_new((struct gate_limits){.calls = 3, .bytes = 1000, .calls_all = 5});
+    return gate_new((struct gate_limits){.calls = 3, .bytes = 1000, .calls_all = 5, .held = 2, .held_all = 3});
 }
 
 TEST(a_client_is_a_token_wherever_it_calls_from_and_a_host_without_one)
@@ -86,5 +86,37 @@ TEST(all_clients_together_leave_room_for_workers)
     for (int i = 0; i < 5; i++) {
         gate_leave(gate, clients[i % 2], 0);
     }
+    gate_free(gate);
+}
+
+TEST(what_lasts_gets_a_part_of_the_connections_and_short_calls_pass_all_the_same)
+{
+    struct gate *gate = small_gate();
+    struct sender greedy = gate_sender(gate, "greedy", "h:1");
+    struct sender other = gate_sender(gate, "other", "h:2");
+    struct error e = {0};
+    for (int i = 0; i < 3; i++) {
+        CHECK_ERR(gate_enter(gate, greedy, 0, &e), ERR_OK);
+    }
+    CHECK_ERR(gate_hold(gate, greedy, &e), ERR_OK);
+    CHECK_ERR(gate_hold(gate, greedy, &e), ERR_OK);
+    CHECK_ERR(gate_hold(gate, greedy, &e), ERR_EXHAUSTED);
+    CHECK(strstr(e.message, "this client has 2 streams") != NULL);
+    CHECK(strstr(e.hint, "/v1/events") != NULL);
+    CHECK_ERR(gate_enter(gate, other, 0, &e), ERR_OK);
+    CHECK_ERR(gate_enter(gate, other, 0, &e), ERR_OK);
+    CHECK_ERR(gate_hold(gate, other, &e), ERR_OK);
+    CHECK_ERR(gate_hold(gate, other, &e), ERR_EXHAUSTED);
+    CHECK(strstr(e.message, "all clients together have 3 streams") != NULL);
+    gate_release(gate, greedy);
+    CHECK_ERR(gate_hold(gate, other, &e), ERR_OK);
+    gate_release(gate, other);
+    gate_release(gate, other);
+    gate_release(gate, greedy);
+    for (int i = 0; i < 3; i++) {
+        gate_leave(gate, greedy, 0);
+    }
+    gate_leave(gate, other, 0);
+    gate_leave(gate, other, 0);
     gate_free(gate);
 }

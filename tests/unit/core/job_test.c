@@ -389,6 +389,36 @@ TEST(a_failed_query_is_retried_with_map_outputs_made_anew)
     cluster_finish(&c);
 }
 
+/* ---- how many there may be ---- */
+
+TEST(tasks_over_the_limit_are_refused_at_submit_and_retry_and_ended_jobs_do_not_count)
+{
+    struct cluster c;
+    struct core_config config = core_config_default();
+    struct stage_spec three = QUERY_STAGE(3);
+    struct cmd_submit request = submit_request("b", JOB_KIND_QUERY, &three, 1);
+    config.max_live_tasks = 5;
+    cluster_init_with(&c, config);
+    submit_tasks(&c, "a", 3);
+    const struct reply *reply = submit(&c, &request);
+    CHECK_INT(reply->kind, REPLY_ERROR);
+    CHECK_ERR(reply->code, ERR_EXHAUSTED);
+    CHECK_STR(reply->message,
+              "jobs that have not ended have 3 tasks, and with the 3 of this one that would be more than 5");
+    CHECK(!core_has_job(c.core, "b"));
+    submit_tasks(&c, "d", 2); /* just as many as there may be */
+    client_cancels(&c, "a");
+    submit_ok(&c, &request);
+    reply = client_retries_from(&c, "a", NULL);
+    CHECK_INT(reply->kind, REPLY_ERROR);
+    CHECK_ERR(reply->code, ERR_EXHAUSTED);
+    client_cancels(&c, "d");
+    client_cancels(&c, "b");
+    reply = client_retries_from(&c, "a", NULL);
+    CHECK_INT(reply->kind, REPLY_JOB);
+    cluster_finish(&c);
+}
+
 /* ---- ended jobs that left the memory ---- */
 
 static struct core_config forgetful(void)
