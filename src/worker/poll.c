@@ -28,17 +28,27 @@
 #define FULL_PATIENCE_US 2000
 #define GATHER_US 500
 
-static bool is_accepting_locked(const struct worker *worker)
+bool worker__has_room_locked(const struct worker *worker)
 {
-    return worker->phase == PHASE_WORKING && !worker->is_drained_by_coordinator &&
-           worker->unreported_bytes < UNREPORTED_BYTES_MAX;
+    return worker->unreported_bytes < UNREPORTED_BYTES_MAX && worker->attempts.count < LIMIT_SLOTS;
 }
 
+static bool is_accepting_locked(const struct worker *worker)
+{
+    return worker->phase == PHASE_WORKING && !worker->is_drained_by_coordinator && worker__has_room_locked(worker);
+}
+
+/* The leader is not asked for more than fits into a heartbeat, which names what waits for its report, too. */
 static uint32_t unpromised_locked(const struct worker *worker)
 {
-    uint32_t taken = worker->n_busy + worker->promised;
-    uint32_t n = !is_accepting_locked(worker) || taken >= worker->slots ? 0 : worker->slots - taken;
-    return n < worker->capacity_max ? n : worker->capacity_max;
+    size_t taken = worker->n_busy + worker->promised;
+    size_t named = worker->attempts.count + worker->promised;
+    if (!is_accepting_locked(worker) || taken >= worker->slots || named >= LIMIT_SLOTS) {
+        return 0;
+    }
+    size_t n = worker->slots - taken;
+    n = n < LIMIT_SLOTS - named ? n : LIMIT_SLOTS - named;
+    return (uint32_t)(n < worker->capacity_max ? n : worker->capacity_max);
 }
 
 /*

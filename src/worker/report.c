@@ -238,7 +238,7 @@ static void settle(struct worker *worker, struct batch *batch, const bool *again
     struct list garbage;
     list_init(&garbage);
     pthread_mutex_lock(&worker->mutex);
-    bool was_too_much = worker->unreported_bytes >= UNREPORTED_BYTES_MAX;
+    bool had_room = worker__has_room_locked(worker);
     worker->n_sent -= batch->n;
     for (uint32_t i = batch->n; i-- > 0;) {
         struct attempt *attempt = batch->attempts[i];
@@ -257,7 +257,7 @@ static void settle(struct worker *worker, struct batch *batch, const bool *again
     if (worker->single_reports > 0) {
         worker->single_reports--;
     }
-    if (was_too_much && worker->unreported_bytes < UNREPORTED_BYTES_MAX) {
+    if (!had_room && worker__has_room_locked(worker)) {
         worker__poll_reconsider_locked(worker);
     }
     worker__watch_look_locked(worker);

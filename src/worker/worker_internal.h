@@ -353,6 +353,9 @@ void *worker__poll_main(void *poll_thread_context);
 void worker__poll_slot_freed_locked(struct worker *worker);
 void worker__poll_reconsider_locked(struct worker *worker);
 
+/* Whether reports need not come before new tasks: they take neither too much memory nor the room of a heartbeat. */
+bool worker__has_room_locked(const struct worker *worker);
+
 /* report.c */
 void *worker__report_main(void *worker);
 /* How large its report is going to be. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "integration/worker/hands.h"
 
 #define SUCCEEDED CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED
@@ -275,6 +276,25 @@ TEST(reports_that_wait_go_together_in_one_call)
         CHECK_UINT(script_last_report(stage.script, task).batch, 2);
     }
     CHECK_UINT(script_facts(stage.script).n_batches, 2);
+    stage_clear(&stage);
+}
+
+TEST(a_worker_whose_reports_wait_takes_no_more_than_a_heartbeat_can_name)
+{
+    struct stage stage = stage_set(8);
+    SCRIPT_SET(stage.script, hold_reports, true);
+    script_add_many(stage.script, "noop", 0, LIMIT_SLOTS + 1000);
+    CHECK(await_unreported(stage.worker, LIMIT_SLOTS));
+    uint32_t beats = script_beats(stage.script);
+    CHECK(script_wait(stage.script, has_beats, beats + 2));
+    struct script *s = stage.script;
+    pthread_mutex_lock(&s->mutex);
+    CHECK_UINT(s->beats[s->n_beats - 1].n_running, LIMIT_SLOTS);
+    CHECK_UINT(s->n_given, LIMIT_SLOTS);
+    pthread_mutex_unlock(&s->mutex);
+    script_release_reports(stage.script);
+    CHECK(script_wait(stage.script, has_final, LIMIT_SLOTS + 1000));
+    CHECK(script_wait_beat(stage.script, names_nothing, 0));
     stage_clear(&stage);
 }
 
