@@ -100,10 +100,17 @@ static bool is_cut;                                       /* the last of them is
 static ssize_t write_if_writable(const char *data, size_t n)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&err, 1, 0) != 1 || (err.revents & POLLOUT) == 0) {
-        return -1;
+    size_t done = 0;
+    while (done < n && poll(&err, 1, 0) == 1 && (err.revents & POLLOUT) != 0) {
+        size_t left = n - done;
+        /* A pipe that is writable takes as much as this. */
+        ssize_t put = write(STDERR_FILENO, data + done, left < PIPE_BUF ? left : PIPE_BUF);
+        if (put <= 0) {
+            break;
+        }
+        done += (size_t)put;
     }
-    return write(STDERR_FILENO, data, n < PIPE_BUF ? n : PIPE_BUF); /* a pipe that is writable takes as much as this */
+    return done > 0 ? (ssize_t)done : -1;
 }
 
 /*

@@ -313,12 +313,15 @@ static enum err start_publish(struct fragment *f, const char *select, struct err
     if (err != ERR_OK) {
         return err;
     }
-    if (f->stage->publish.table != NULL) {
+    (void)snprintf(sql, sizeof(sql), "SELECT CAST(%" PRIu64 " AS BIGINT) AS rows", rows);
+    err = start_query(f, 0, sql, e);
+    if (err == ERR_OK && f->stage->publish.table != NULL) {
+        buf_reset(&f->run->out->table_name); /* it may be the second try */
+        buf_reset(&f->run->out->table_files);
         buf_text(&f->run->out->table_name, f->stage->publish.table);
         buf_format(&f->run->out->table_files, "%s/*.parquet", f->stage->publish.to);
     }
-    (void)snprintf(sql, sizeof(sql), "SELECT CAST(%" PRIu64 " AS BIGINT) AS rows", rows);
-    return start_query(f, 0, sql, e);
+    return err;
 }
 
 /* What the SQL is for, after the inputs are there. */
@@ -570,10 +573,11 @@ static void note_lost(const struct fragment *f)
     mem_free(keys);
 }
 
-/* DuckDB's memory, not a disk. */
+/* DuckDB's memory, and not the disk to which it spills: that is told with the same words, and another worker may have room. */
 static bool is_out_of_memory(const struct error *e)
 {
-    return e->code == ERR_EXHAUSTED && strstr(e->message, "Out of Memory Error") != NULL;
+    return e->code == ERR_EXHAUSTED && strstr(e->message, "Out of Memory Error") != NULL &&
+           strstr(e->message, "failed to offload data block") == NULL;
 }
 
 /* Whether another attempt would end the same way: the query itself is wrong, or what it reads, or it had all memory. */

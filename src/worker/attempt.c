@@ -127,7 +127,12 @@ void worker__attempt_renew_locked(struct worker *worker, struct attempt *attempt
 
 void worker__attempt_forget_locked(struct worker *worker, struct attempt *attempt)
 {
+    bool had_room = worker__has_room_locked(worker);
     map_take_value(&worker->attempts, token_hash(attempt->token), attempt);
+    worker->unreported_bytes -= attempt->report_bytes; /* 0 unless it is done */
+    if (!had_room && worker__has_room_locked(worker)) {
+        worker__poll_reconsider_locked(worker);
+    }
     heap_remove(&worker->leases, &attempt->lease);
     list_remove(&attempt->in_all);
     list_remove(&attempt->in_line);
@@ -170,7 +175,6 @@ void worker__attempt_stop_locked(struct worker *worker, struct attempt *attempt,
         return;
     case ATTEMPT_DONE:
         worker->n_done--;
-        worker->unreported_bytes -= attempt->report_bytes;
         break;
     case ATTEMPT_SENT:
         return; /* the answer to its report says what became of it */

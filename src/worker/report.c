@@ -238,7 +238,6 @@ static void settle(struct worker *worker, struct batch *batch, const bool *again
     struct list garbage;
     list_init(&garbage);
     pthread_mutex_lock(&worker->mutex);
-    bool had_room = worker__has_room_locked(worker);
     worker->n_sent -= batch->n;
     for (uint32_t i = batch->n; i-- > 0;) {
         struct attempt *attempt = batch->attempts[i];
@@ -248,7 +247,6 @@ static void settle(struct worker *worker, struct batch *batch, const bool *again
             worker->n_done++;
             continue;
         }
-        worker->unreported_bytes -= attempt->report_bytes;
         worker__attempt_forget_locked(worker, attempt);
         list_push_back(&garbage, &attempt->in_line);
     }
@@ -256,9 +254,6 @@ static void settle(struct worker *worker, struct batch *batch, const bool *again
     worker->stats.reports_total++;
     if (worker->single_reports > 0) {
         worker->single_reports--;
-    }
-    if (!had_room && worker__has_room_locked(worker)) {
-        worker__poll_reconsider_locked(worker);
     }
     worker__watch_look_locked(worker);
     pthread_mutex_unlock(&worker->mutex);
