@@ -27,7 +27,12 @@
 #define FLIGHT_WEIGHT_MAX 1024
 #define TASKS_PER_WEIGHT 4
 
-#define LOOKS_MAX 16 /* for what a request names, if that keeps changing while somebody looks */
+/*
+ * For what a request names, if that keeps changing while somebody looks. A look that finds what the commit under way will
+ * change counts little: the next one comes soon.
+ */
+#define LOOKS_MAX 16
+#define LOOK_WEIGHT 64
 
 struct loop {
     struct coordinator *c;
@@ -146,7 +151,7 @@ static void take_command(struct loop *l, struct request *request)
     bool is_sure = request->unknown.term == l->term && core_residency(l->core).forgotten <= request->unknown.ended;
     if (is_sure || !search_is_needed(l->core, &request->command)) {
         take_known(l, request);
-    } else if (request->n_looks >= LOOKS_MAX) {
+    } else if (request->n_looks >= LOOKS_MAX * LOOK_WEIGHT) {
         coordinator__answer(request, NULL, ERR_UNAVAILABLE);
     } else {
         turns_push(&l->sought, request->sender, &request->in_list);
@@ -244,6 +249,14 @@ static void bring_job(struct loop *l, const struct found_job *job)
     step(l, &command);
 }
 
+/* Whether the job of the submit's key, which was known when the search began and so not looked for, has left the memory. */
+static bool has_lost_key(const struct loop *l, const struct search *search)
+{
+    const struct command *command = &search->request->command;
+    const char *key = command->kind == CMD_SUBMIT ? command->u.submit.idempotency_key : NULL;
+    return key != NULL && search->key == NULL && core_job_by_key(l->core, key) == NULL;
+}
+
 /* The finder is back. */
 static void take_found(struct loop *l, struct search *search)
 {
@@ -253,11 +266,13 @@ static void take_found(struct loop *l, struct search *search)
         search_free(search); /* for another term: what it found may be true no more */
         return;
     }
-    request->n_looks++;
+    request->n_looks += search->is_live && l->flying != NULL ? 1 : LOOK_WEIGHT;
     if (search->err != ERR_OK) {
         coordinator__answer(request, NULL, ERR_UNAVAILABLE);
-        finish_sought(l, ERR_UNAVAILABLE); /* so that many do not wait for a silent store one after the other */
-    } else if (search->is_stale || search->is_live) {
+        if (search->err == ERR_UNAVAILABLE || search->err == ERR_DEADLINE) {
+            finish_sought(l, ERR_UNAVAILABLE); /* so that many do not wait for a silent store one after the other */
+        }
+    } else if (search->is_stale || search->is_live || has_lost_key(l, search)) {
         take_later(l, request);
     } else {
         for (const struct found_job *job = search->jobs; job != NULL; job = job->next) {

@@ -50,7 +50,7 @@ struct request {
     struct sender sender; /* whose turn it takes; nobody's: it is taken at once */
     struct command command;
     struct sight unknown; /* of the jobs and the key that it names, what was in the store then is in memory */
-    uint32_t n_looks;     /* into the store for these. The coordinator's */
+    uint32_t n_looks;     /* into the store for these, weighed. The coordinator's */
     bool is_suspect;      /* it was in a batch that the database refused. The coordinator's */
     read_fn *read;
     const char *await_job;       /* a read that waits until this job has ended; NULL: it does not wait */

@@ -375,6 +375,13 @@ static bool has_room(struct core *core, uint64_t reply_to, uint64_t n_tasks)
     if (limit == 0 || n_live + n_tasks <= limit) {
         return true;
     }
+    if (n_tasks > limit) { /* there will never be room */
+        core__reply_error(core, reply_to, ERR_INVALID,
+                          arena_format(&core->fx->arena,
+                                       "the job has %" PRIu64 " tasks, and max_live_tasks is %" PRIu64, n_tasks,
+                                       limit));
+        return false;
+    }
     core__reply_error(core, reply_to, ERR_EXHAUSTED,
                       arena_format(&core->fx->arena,
                                    "jobs that have not ended have %" PRIu64 " tasks, and with the %" PRIu64

@@ -609,7 +609,7 @@ scenarioWithEachStore(
     const wait = (name) =>
       command(name, `echo x >>${ledger.dir}/${name}; until [ -e ${gate} ]; do sleep 0.05; done; echo '"${name}"'`);
     const id = await cluster.submit([wait('a'), wait('b'), ledger.task('c', 0, { depends_on: ['a', 'b'] })]);
-    for (const name of ['a', 'b']) await cluster.reaches(id, name, 'running');
+    await until('both run', () => ['a', 'b'].every((name) => ledger.runs(name).length === 1));
     await cluster.coordinator.kill();
     await pause(isSoak ? 150000 : 2 * settings.lease_ms);
     await cluster.startCoordinator();

@@ -170,7 +170,13 @@ TEST(what_the_scheduler_has_no_room_for_waits_in_the_inbox)
     server_start(&server, NULL);
     peer_init_on_with(&p, server.url, settings);
     peer_register(&p, "w1");
-    leave(&server, "", "first", "");
+    /* One for which there will never be room does not wait. */
+    leave(&server,
+          "SELECT capstan.submit('{\"job_id\":\"large\",\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\"},"
+          "{\"name\":\"b\",\"executor\":\"sleep\"}]}');",
+          "first", "");
+    await_job(&p, "large");
+    CHECK_INT(peer_status(&p, "large", 0)->state, CAPSTAN__V1__QUERY_STATE__QUERY_STATE_FAILED);
     await_job(&p, "first");
     leave(&server, "BEGIN; SELECT capstan.submit(('{\"job_id\":\"second\",' || substr('" TREE "', 2))::jsonb);",
           "third", "COMMIT;");

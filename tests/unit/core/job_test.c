@@ -406,6 +406,12 @@ TEST(tasks_over_the_limit_are_refused_at_submit_and_retry_and_ended_jobs_do_not_
     CHECK_STR(reply->message,
               "jobs that have not ended have 3 tasks, and with the 3 of this one that would be more than 5");
     CHECK(!core_has_job(c.core, "b"));
+    struct stage_spec six = QUERY_STAGE(6);
+    struct cmd_submit large = submit_request("large", JOB_KIND_QUERY, &six, 1);
+    reply = submit(&c, &large);
+    CHECK_INT(reply->kind, REPLY_ERROR);
+    CHECK_ERR(reply->code, ERR_INVALID); /* it need not be tried again */
+    CHECK_STR(reply->message, "the job has 6 tasks, and max_live_tasks is 5");
     submit_tasks(&c, "d", 2); /* just as many as there may be */
     client_cancels(&c, "a");
     submit_ok(&c, &request);
