@@ -29,6 +29,7 @@ struct pending {
     atomic_bool is_done;
     enum err err;
     enum job_state state;
+    bool existed;         /* what was submitted */
     enum refusal refusal; /* of the first report */
 };
 
@@ -38,6 +39,8 @@ static void on_answer(struct request *request, const struct reply *reply, enum e
     pending->err = reply != NULL && reply->kind == REPLY_ERROR ? reply->code : err;
     if (reply != NULL && reply->kind == REPLY_JOB) {
         pending->state = reply->u.job.state;
+    } else if (reply != NULL && reply->kind == REPLY_SUBMIT) {
+        pending->existed = reply->u.job.existed;
     } else if (reply != NULL && reply->kind == REPLY_REPORT) {
         pending->refusal = reply->u.report.outcomes[0];
     }
@@ -66,18 +69,28 @@ static void send_cancel(struct coordinator *c, struct pending *pending, const ch
     send(c, pending, &(struct command){.kind = CMD_CANCEL, .u.cancel = {.job_id = job_id}});
 }
 
-/* A new job that nobody need look for. */
-static void send_unseen(struct coordinator *c, struct pending *pending, const char *job_id)
+static void send_submit(struct coordinator *c, struct pending *pending, struct sight unknown, const char *job_id,
+                        const char *key)
 {
     static const struct requirement need = {.executor = "noop"};
     static const struct stage_spec stage = {.need = &need, .n_tasks = 1, .backoff_ms = -1};
     *pending = (struct pending){.err = ERR_OK};
     struct request *request = request_new(on_answer, pending);
-    request->unknown = coordinator_sight(c);
-    request->command = (struct command){
-        .kind = CMD_SUBMIT,
-        .u.submit = {.job_id = job_id, .kind = JOB_KIND_TREE, .priority = 2, .stages = &stage, .n_stages = 1}};
+    request->unknown = unknown;
+    request->command = (struct command){.kind = CMD_SUBMIT,
+                                        .u.submit = {.job_id = job_id,
+                                                     .idempotency_key = key,
+                                                     .kind = JOB_KIND_TREE,
+                                                     .priority = 2,
+                                                     .stages = &stage,
+                                                     .n_stages = 1}};
     coordinator_send(c, request);
+}
+
+/* A new job that nobody need look for. */
+static void send_unseen(struct coordinator *c, struct pending *pending, const char *job_id)
+{
+    send_submit(c, pending, coordinator_sight(c), job_id, NULL);
 }
 
 static void submit_unseen(struct coordinator *c, const char *job_id)
@@ -207,6 +220,33 @@ TEST(a_job_that_is_on_its_way_to_the_store_is_not_looked_for_before_it_is_there)
     CHECK_INT(first.state, JOB_CANCELED);
     CHECK_ERR(second.err, ERR_OK);
     CHECK_INT(second.state, JOB_CANCELED);
+    coordinator_stop(c);
+    world_close(w);
+}
+
+/* While somebody looks for the id of a submit, the job that has its key ends and leaves the memory. */
+TEST(a_key_whose_job_left_the_memory_during_a_look_still_means_that_job)
+{
+    struct world *w = world_open();
+    struct coordinator *c = start(w, 60000, 0);
+    struct server_session lock;
+    struct pending first, cancel, second;
+    send_submit(c, &first, coordinator_sight(c), "first", "key");
+    CHECK(await(&first) && first.err == ERR_OK && !first.existed);
+    server_session_open(&lock, &w->server);
+    server_session_run(&lock, "BEGIN; LOCK TABLE capstan.jobs IN ACCESS EXCLUSIVE MODE");
+    send_submit(c, &second, (struct sight){0}, "second", "key");
+    CHECK(await_looking(w));
+    send_cancel(c, &cancel, "first");
+    while (client_knows(c, "first")) {
+        clocks_pause(1);
+    }
+    server_session_run(&lock, "COMMIT");
+    server_session_close(&lock);
+    CHECK(await(&cancel) && await(&second));
+    CHECK_INT(cancel.state, JOB_CANCELED);
+    CHECK_ERR(second.err, ERR_OK);
+    CHECK(second.existed);
     coordinator_stop(c);
     world_close(w);
 }
