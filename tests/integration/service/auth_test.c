@@ -38,6 +38,7 @@ TEST(a_token_that_is_taken_out_of_the_file_is_refused_from_then_on)
 }
 
 /* A stream of events that has nothing to tell. */
+/* There is an event to begin with. */
 static struct rpc_stream *follow(struct guarded *g, struct rpc_channel *channel)
 {
     struct arena arena = {0};
@@ -49,6 +50,10 @@ static struct rpc_stream *follow(struct guarded *g, struct rpc_channel *channel)
     struct rpc_request request = {
         .path = "/capstan.v1.ControlPlane/WatchEvents", .bytes = bytes.data, .n = bytes.n, .timeout_ms = 60000};
     CHECK_ERR(rpc_stream_open(channel, &request, &stream, &g->e), ERR_OK);
+    bool is_end = false;
+    buf_reset(&bytes);
+    CHECK_ERR(rpc_stream_next(stream, &bytes, &is_end, NULL, &g->e), ERR_OK); /* it has begun */
+    CHECK(!is_end);
     buf_deinit(&bytes);
     arena_deinit(&arena);
     return stream;
@@ -89,6 +94,10 @@ TEST(a_token_that_is_withdrawn_ends_the_streams_that_it_has_opened)
     struct rpc_channel_options read = {.token = "read-token", .target = service_address(g.service)};
     struct rpc_channel_options submit = {.token = "submit-token", .target = service_address(g.service)};
     await_leader(&g, read);
+    talk(service_http_address(g.service), "POST /v1/jobs",
+         "Authorization: Bearer submit-token\r\nContent-Type: application/json\r\n",
+         "{\"tasks\":[{\"name\":\"a\",\"executor\":\"sleep\",\"inputs\":{\"ms\":0}}]}", &answer);
+    CHECK_INT(talk_status(&answer), 200);
     CHECK_ERR(rpc_channel_open(&read, &channel, &g.e), ERR_OK);
     CHECK_ERR(rpc_channel_open(&submit, &kept_channel, &g.e), ERR_OK);
     struct rpc_stream *stream = follow(&g, channel);

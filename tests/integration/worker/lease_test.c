@@ -197,6 +197,7 @@ TEST(without_any_coordinator_everything_is_stopped_when_the_time_is_up)
     CHECK(hands_wait_reason(stage.hands, 1, STOP_LEASE_LOST));
     CHECK(hands_wait_reason(stage.hands, 2, STOP_LEASE_LOST));
     CHECK(clock_mono_ms() - since_ms >= 700);
+    SCRIPT_SET(stage.script, orphan_ms, 60000); /* what comes now has time */
     script_set_mood(stage.script, MOOD_LEAD);
     script_add(stage.script, &(struct script_task){.task = 3, .executor = "noop"});
     CHECK(script_wait(stage.script, has_final, 1)); /* and it is as good as new */
