@@ -151,6 +151,11 @@ else
     if there_are tests/e2e/*.test.js; then
         suite_of release e2e tools/e2e.sh
     fi
+    if there_are tests/integration/coordinator/*.c; then
+        suite_of asan integration-coordinator build/asan/bin/integration-coordinator
+        suite_of tsan integration-coordinator-tsan env TSAN_OPTIONS=halt_on_error=1 CAPSTAN_CRASH_ROUNDS=3 \
+            build/tsan/bin/integration-coordinator
+    fi
     if there_are tests/browser/*.test.js; then
         suite_of release browser tools/browser.sh
     fi
@@ -190,6 +195,7 @@ else
     for folder in tests/integration/*/; do
         folder=$(basename "$folder")
         there_are tests/integration/"$folder"/*.c || continue
+        [ "$folder" != coordinator ] || continue # it is one of the long ones
         if [ "$folder" = query ]; then
             # Hundreds of queries, each run twice: DuckDB's time, which sanitizers of our code only stretch.
             suite_of release integration-query build/release/bin/integration-query
@@ -198,10 +204,6 @@ else
         fi
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
-    if there_are tests/integration/coordinator/*.c; then
-        suite_of tsan integration-coordinator-tsan env TSAN_OPTIONS=halt_on_error=1 CAPSTAN_CRASH_ROUNDS=3 \
-            build/tsan/bin/integration-coordinator
-    fi
     if there_are tests/integration/exec/*.c; then
         # detect_deadlocks=0: before a fork, DuckDB's allocator (jemalloc) takes all of its locks. The sanitizer's detector of
         # deadlocks has room for 64 that one thread holds, and aborts. Races are looked for as everywhere; the locks of
