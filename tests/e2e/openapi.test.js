@@ -167,7 +167,7 @@ async function upWithHttp(world, args = []) {
 // with a task.
 async function richCluster(world) {
   const settings = {
-    ...{ heartbeat_interval_ms: 300, lease_ms: 1500, worker_liveness_timeout_ms: 1500, node_stale_ms: 1500, node_dead_ms: 4000 },
+    ...{ heartbeat_interval_ms: 300, lease_ms: 1500, worker_liveness_timeout_ms: 1500, node_stale_ms: 1500, node_dead_ms: 6000 },
     ...{ retry_backoff_base_ms: 20, stuck_task_warn_ms: 1000 },
   };
   const cluster = new Cluster(world, { settings });
@@ -181,6 +181,7 @@ async function richCluster(world) {
   await cluster.startWorker({ id: 'w1', slots: 3, args: ['--capability', 'zone=here'] });
   await cluster.startJsWorker({ id: 'js', operators: ['op'], executors: { echo: (inputs) => inputs } });
   await lost.kill();
+  await until('it is stale', async () => (await door.call('getOverview')).json.nodes_stale > 0);
   return { cluster, door };
 }
 
@@ -222,7 +223,10 @@ async function submitEverything(door) {
   await until('it runs', async () => (await door.call('getJob', { path: { job_id: 's' } })).json.state === 'running');
   const nobody = { tasks: [{ name: 'n', executor: 'nobody', inputs: {} }] };
   await door.call('submitTree', { query: { job_id: 'n' }, body: nobody });
-  // A stage of which one task runs and others wait.
+  // A stage with several tasks that all run, and one of which one task runs and others wait.
+  const short = [{ id: 0, sql: 'select {{split}} as n', splits: [1, 2].map((i) => ({ file: `/${i}` })), output: { exchange: 'result' } }];
+  await door.call('submitQuery', { body: { plan: { stages: short }, job_id: 'v' } });
+  assert.equal((await ended(door, 'v')).state, 'succeeded');
   const long = "select count(*) as n from range(100000000) t(i) where {{split}} || i::varchar = ''";
   const stages = [{ id: 0, sql: long, splits: [1, 2, 3, 4].map((i) => ({ file: `/${i}` })), output: { exchange: 'result' } }];
   await door.call('submitQuery', { body: { plan: { stages }, job_id: 'w' } });
