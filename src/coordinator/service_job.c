@@ -20,8 +20,6 @@
 #include "wire/reply.h"
 #include "wire/tree.h"
 
-#define KEY_KEPT_MS 86400000
-
 struct digest service__result_digest(struct task_ref ref, uint32_t attempt)
 {
     struct digest none = {{0}};
