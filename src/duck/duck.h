@@ -109,6 +109,26 @@ MUST_USE enum err duck_result_schema(struct duck_result *result, struct ArrowSch
 /* The next rows, at most a few thousand. At the end, `out_array->release` is NULL. */
 MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_array, struct error *e);
 
+/* Who takes the rows of a query as DuckDB makes them. An error ends the query, and is that of duck_pour. */
+struct duck_sink {
+    const char *const *names; /* of the columns, `n` */
+    uint32_t n;
+    enum err (*open)(void *context, const struct ArrowSchema *schema, struct error *e);
+    enum err (*take)(void *context, const struct ArrowArray *rows, struct error *e); /* valid during the call */
+    void *context;
+};
+
+/*
+ * Runs a SELECT, and gives its rows to the sink: once `open`, before all rows, then `take` for at most a few thousand at a
+ * time, in their order, by threads of DuckDB's, but one at a time. The columns are as those of a shortened result, with
+ * this difference: a VARCHAR or BLOB has two buffers, validity and 16 bytes for each value: its length, and if that is up
+ * to 12 its bytes, else its first four bytes and a pointer to all. A value that is NULL may have anything there.
+ *
+ * Without `out_has_begun` DuckDB did not take the statement; duck_query says better why.
+ */
+MUST_USE enum err duck_pour(struct duck_connection *connection, const char *select, const struct duck_sink *sink,
+                            bool *out_has_begun, struct error *e);
+
 /* How a stream becomes a table. */
 struct duck_input {
     const char *name;

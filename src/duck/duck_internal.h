@@ -13,6 +13,36 @@
 #include "base/buf.h"
 #include "duck/duck.h"
 
+/*
+ * Formats of COPY, which the library has and its header does not yet declare. The types are pointers to what only the
+ * library knows; each function's meaning is in its name.
+ */
+typedef struct duck_copy_function *duckdb_copy_function;
+typedef struct duck_copy_function_bind_info *duckdb_copy_function_bind_info;
+typedef struct duck_copy_function_global_init_info *duckdb_copy_function_global_init_info;
+typedef struct duck_copy_function_sink_info *duckdb_copy_function_sink_info;
+typedef void (*duckdb_copy_function_bind_t)(duckdb_copy_function_bind_info info);
+typedef void (*duckdb_copy_function_global_init_t)(duckdb_copy_function_global_init_info info);
+typedef void (*duckdb_copy_function_sink_t)(duckdb_copy_function_sink_info info, duckdb_data_chunk chunk);
+duckdb_copy_function duckdb_create_copy_function(void);
+void duckdb_destroy_copy_function(duckdb_copy_function *function);
+void duckdb_copy_function_set_name(duckdb_copy_function function, const char *name);
+void duckdb_copy_function_set_bind(duckdb_copy_function function, duckdb_copy_function_bind_t bind);
+void duckdb_copy_function_set_global_init(duckdb_copy_function function, duckdb_copy_function_global_init_t init);
+void duckdb_copy_function_set_sink(duckdb_copy_function function, duckdb_copy_function_sink_t sink);
+duckdb_state duckdb_register_copy_function(duckdb_connection connection, duckdb_copy_function function);
+idx_t duckdb_copy_function_bind_get_column_count(duckdb_copy_function_bind_info info);
+duckdb_logical_type duckdb_copy_function_bind_get_column_type(duckdb_copy_function_bind_info info, idx_t column);
+void duckdb_copy_function_bind_set_bind_data(duckdb_copy_function_bind_info info, void *data,
+                                             duckdb_delete_callback_t destroy);
+void duckdb_copy_function_bind_set_error(duckdb_copy_function_bind_info info, const char *error);
+void *duckdb_copy_function_global_init_get_bind_data(duckdb_copy_function_global_init_info info);
+void duckdb_copy_function_global_init_set_global_state(duckdb_copy_function_global_init_info info, void *state,
+                                                       duckdb_delete_callback_t destroy);
+void duckdb_copy_function_global_init_set_error(duckdb_copy_function_global_init_info info, const char *error);
+void *duckdb_copy_function_sink_get_global_state(duckdb_copy_function_sink_info info);
+void duckdb_copy_function_sink_set_error(duckdb_copy_function_sink_info info, const char *error);
+
 /* Every function of the library that we call, without its prefix. */
 #define DUCK_FUNCTIONS(X)                                                                                              \
     X(open_ext)                                                                                                        \
@@ -102,7 +132,27 @@
     X(bind_set_cardinality)                                                                                            \
     X(bind_set_error)                                                                                                  \
     X(get_varchar)                                                                                                     \
-    X(destroy_value)
+    X(destroy_value)                                                                                                   \
+    X(connection_get_arrow_options)                                                                                    \
+    X(create_data_chunk)                                                                                               \
+    X(get_type_id)                                                                                                     \
+    X(decimal_internal_type)                                                                                           \
+    X(create_copy_function)                                                                                            \
+    X(destroy_copy_function)                                                                                           \
+    X(copy_function_set_name)                                                                                          \
+    X(copy_function_set_bind)                                                                                          \
+    X(copy_function_set_global_init)                                                                                   \
+    X(copy_function_set_sink)                                                                                          \
+    X(register_copy_function)                                                                                          \
+    X(copy_function_bind_get_column_count)                                                                             \
+    X(copy_function_bind_get_column_type)                                                                              \
+    X(copy_function_bind_set_bind_data)                                                                                \
+    X(copy_function_bind_set_error)                                                                                    \
+    X(copy_function_global_init_get_bind_data)                                                                         \
+    X(copy_function_global_init_set_global_state)                                                                      \
+    X(copy_function_global_init_set_error)                                                                             \
+    X(copy_function_sink_get_global_state)                                                                             \
+    X(copy_function_sink_set_error)
 
 /* clang-format off */
 struct duck_api {
@@ -129,6 +179,7 @@ struct duck {
     uint64_t n_registered;       /* counts streams, for their ids */
     bool has_sources;            /* the table function capstan_source is there */
     bool has_streams;            /* and capstan_stream */
+    bool has_pours;              /* and the format of duck_pour */
 };
 
 struct duck_connection {
@@ -150,6 +201,11 @@ MUST_USE enum err duck__take_error(struct duck_connection *connection, duckdb_er
 /* A table function with one VARCHAR parameter and projection pushdown; `duck` is its extra info. */
 duckdb_table_function duck__new_function(struct duck *duck, const char *name, duckdb_table_function_bind_t bind,
                                          duckdb_table_function_init_t init, duckdb_table_function_t function);
+
+/* The schema of columns with these types and names, but for forms (below); BOOLEANs are Arrow's own. */
+MUST_USE enum err duck__make_schema(struct duck_connection *connection, duckdb_arrow_options arrow,
+                                    duckdb_logical_type *types, const char *const *names, idx_t n,
+                                    struct ArrowSchema *out, bool *out_has_bools, struct error *e);
 
 /* Makes BOOLEANs in a schema that DuckDB has written Arrow's own Bool. True if there are any. */
 bool duck__bools_in_schema(struct ArrowSchema *schema);

@@ -302,6 +302,24 @@ void duck_result_shorten(struct duck_result *result)
     result->is_shortened = true;
 }
 
+enum err duck__make_schema(struct duck_connection *connection, duckdb_arrow_options arrow, duckdb_logical_type *types,
+                           const char *const *names, idx_t n, struct ArrowSchema *out, bool *out_has_bools,
+                           struct error *e)
+{
+    struct ArrowSchema schema = {0};
+    const char **texts = mem_calloc(n, sizeof(char *)); /* DuckDB wants to be able to write there */
+    for (idx_t i = 0; i < n; i++) {
+        texts[i] = names[i];
+    }
+    enum err err = duck__take_error(connection, duck__api.to_arrow_schema(arrow, types, texts, n, &schema), e);
+    if (err == ERR_OK) {
+        *out_has_bools = duck__bools_in_schema(&schema);
+        *out = schema;
+    }
+    mem_free((void *)texts);
+    return err;
+}
+
 static enum err make_schema(struct duck_result *result, struct ArrowSchema *out, bool *out_has_bools, struct error *e)
 {
     idx_t n = duck__api.column_count(&result->result);
@@ -311,18 +329,12 @@ static enum err make_schema(struct duck_result *result, struct ArrowSchema *out,
         types[i] = duck__api.column_logical_type(&result->result, i);
         names[i] = duck__api.column_name(&result->result, i);
     }
-    struct ArrowSchema schema = {0};
-    enum err err =
-        duck__take_error(result->connection, duck__api.to_arrow_schema(result->arrow, types, names, n, &schema), e);
-    if (err == ERR_OK) {
-        *out_has_bools = duck__bools_in_schema(&schema);
-        *out = schema;
-    }
+    enum err err = duck__make_schema(result->connection, result->arrow, types, names, n, out, out_has_bools, e);
     for (idx_t i = 0; i < n; i++) {
         duck__api.destroy_logical_type(&types[i]);
     }
     mem_free(types);
-    mem_free(names);
+    mem_free((void *)names);
     return err;
 }
 

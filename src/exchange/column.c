@@ -261,8 +261,57 @@ static void copy_short(uint8_t *to, const uint8_t *from, size_t n)
         }                                                                                                              \
     } while (0)
 
+/* ---- texts as DuckDB has them ---- */
+
+_Static_assert(sizeof(struct column_text) == 16, "as DuckDB has them");
+
+/* The row counts from the array's start, not from its offset. */
+static bool is_null(const struct ArrowArray *array, size_t row)
+{
+    const uint8_t *validity = array->null_count == 0 ? NULL : array->buffers[0];
+    return validity != NULL && (validity[row / 8] >> (row % 8) & 1) == 0;
+}
+
+uint64_t column_text_bytes(const struct ArrowArray *array, size_t first, size_t n)
+{
+    const struct column_text *texts = array->buffers[1];
+    uint64_t total = 0;
+    for (size_t row = first; row < first + n; row++) {
+        total += is_null(array, row) ? 0 : texts[row].n;
+    }
+    return total;
+}
+
+static void append_loose_texts(struct column *column, const struct ArrowArray *array, struct column_pick pick)
+{
+    const struct column_text *texts = (const struct column_text *)array->buffers[1] + array->offset;
+    size_t offset = (size_t)array->offset;
+    int32_t *ends = (int32_t *)(void *)extend(&column->values, pick.n * sizeof(int32_t));
+    int32_t start = ends[-1];
+    int32_t at = start;
+    for (uint32_t i = 0; i < pick.n; i++) {
+        size_t row = pick.rows != NULL ? pick.rows[i] : pick.start + i;
+        at += is_null(array, offset + row) ? 0 : (int32_t)texts[row].n;
+        ends[i] = at;
+    }
+    uint8_t *to = extend(&column->bytes, (size_t)(at - start));
+    for (uint32_t i = 0; i < pick.n; i++) {
+        const struct column_text *text = &texts[pick.rows != NULL ? pick.rows[i] : pick.start + i];
+        size_t n = (size_t)(ends[i] - start);
+        start = ends[i];
+        if (n > 0) {
+            copy_short(to, n <= COLUMN_TEXT_SHORT ? text->start : text->bytes, n);
+            to += n;
+        }
+    }
+}
+
 static void append_texts(struct column *column, const struct ArrowArray *array, struct column_pick pick)
 {
+    if (array->n_buffers == 2) {
+        append_loose_texts(column, array, pick);
+        return;
+    }
     const struct layout *layout = column->layout;
     size_t offset = (size_t)array->offset;
     const void *offsets = array->buffers[1];

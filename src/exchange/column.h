@@ -37,6 +37,20 @@ struct column_pick {
     uint32_t n;
 };
 
+/*
+ * A text as DuckDB has it in memory: up to COLUMN_TEXT_SHORT bytes lie from `start` on, over the pointer. An array of texts
+ * that has two buffers, where Arrow's has three, is one of these, behind their validity. Those of NULLs may be anything.
+ */
+#define COLUMN_TEXT_SHORT 12
+struct column_text {
+    uint32_t n;
+    uint8_t start[4];
+    const uint8_t *bytes;
+};
+
+/* How many bytes the texts of `n` such rows have, from `first` on, without NULLs. */
+uint64_t column_text_bytes(const struct ArrowArray *array, size_t first, size_t n);
+
 /* Keeps a pointer to `layout`. */
 void column_init(struct column *column, const struct layout *layout);
 void column_deinit(struct column *column);

@@ -286,6 +286,9 @@ static uint64_t measure(const struct layout *layout, const struct ArrowArray *ar
     if (n == 0) {
         return 0;
     }
+    if (layout->kind == LAYOUT_BYTES && array->n_buffers == 2) {
+        return n + column_text_bytes(array, first, n);
+    }
     if (layout->kind == LAYOUT_BYTES || layout->kind == LAYOUT_LIST) {
         const int32_t *offsets = array->buffers[1];
         end = (uint64_t)offsets[end];

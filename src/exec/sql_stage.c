@@ -7,7 +7,8 @@
  * A stage that writes files (sql_write.c) has COPY in the place of the last SQL; what goes on are the files' names.
  *
  * Each arrow is an Arrow stream that yields rows when the next asks for them, so nothing is held as a whole unless DuckDB
- * needs it. A stage with an operator of the user's own and an exchange with partitions needs a second query, over the
+ * needs it. Only where rows go straight from our own planner's SQL to other tasks, DuckDB pours them into the writer
+ * (duck_pour), which spares them two copies. A stage with an operator of the user's own and an exchange with partitions needs a second query, over the
  * operator's rows, on a connection of its own, since the first is still running.
  *
  * A failure may show at the far end of that chain, as text inside of other texts. So every stream remembers why it failed
@@ -21,6 +22,7 @@
 #include "base/mem.h"
 #include "exchange/writer.h"
 #include "exec/sql_internal.h"
+#include "query/sql_text.h"
 
 #define CUSTOM_ROWS "capstan_custom_rows" /* the operator's rows as a table */
 
@@ -45,6 +47,7 @@ struct fragment {
     struct sql_tap operator_tap;
     struct ArrowArrayStream stream; /* the end of the chain */
     struct exchange_writer *writer;
+    bool is_poured; /* the rows are in the writer already */
     struct ipc_tally *tallies;
     uint32_t n_partitions;
     struct sql_file file; /* of a stage that writes files */
@@ -225,6 +228,73 @@ static enum err register_inputs(struct fragment *f, struct error *e)
     return err;
 }
 
+/* ---- output ---- */
+
+/* A task's share of what may travel inside of reports. */
+static uint64_t inline_bytes_max(const struct fragment *f)
+{
+    uint64_t bytes = LIMIT_INLINE_RESULT_BYTES / physical_tasks(f->plan, f->position);
+    return bytes > 0 ? bytes : 1; /* 1: none, for a stream has more */
+}
+
+/* What the scatter may hold, beside DuckDB's memory. */
+static size_t held_bytes_of(const struct fragment *f)
+{
+    const struct sql_options *options = &f->run->sql->options;
+    uint64_t bytes = options->memory_bytes_max / HELD_SHARE / (options->threads > 0 ? options->threads : 1);
+    return bytes == 0 || bytes > SCATTER_HELD_BYTES ? SCATTER_HELD_BYTES : (size_t)bytes;
+}
+
+/*
+ * Arrow has no NULL for a UNION, only for what is in it: rows that another stage reads would not be the same any more. Our
+ * own plans have none there.
+ */
+static bool has_union(const struct ArrowSchema *schema)
+{
+    bool has_one = strncmp(schema->format, "+u", 2) == 0;
+    for (int64_t i = 0; i < schema->n_children && !has_one; i++) {
+        has_one = has_union(schema->children[i]);
+    }
+    return has_one;
+}
+
+static enum err open_writer(struct fragment *f, const struct ArrowSchema *schema, struct error *e)
+{
+    const struct exec_task *task = f->run->task;
+    struct exchange_writer_options options = {
+        .store = f->run->sql->options.store,
+        .kind = is_result(f) ? EXCHANGE_KIND_RESULT : EXCHANGE_KIND_SHUFFLE,
+        .inline_bytes_max = inline_bytes_max(f),
+        .is_compressed = f->run->sql->options.is_compressed && !is_result(f), /* not all readers of Arrow know it */
+        .scatter = {.mode = is_partitioned(f) ? SCATTER_COLUMN : SCATTER_ONE,
+                    .n_partitions = f->n_partitions,
+                    .held_bytes_max = held_bytes_of(f)},
+    };
+    if (task->stage > UINT32_MAX || task->task > UINT32_MAX ||
+        !exchange_key_make(task->job_id, (uint32_t)task->stage, (uint32_t)task->task, task->attempt, &options.key)) {
+        return error_set(e, ERR_INVALID, "an output of stage %" PRIu64 ", task %" PRIu64 " of job '%s' cannot be named",
+                         task->stage, task->task, task->job_id);
+    }
+    options.scatter.column = schema->n_children > 0 ? (uint32_t)schema->n_children - 1 : 0;
+    if (!is_result(f) && has_union(schema)) {
+        error_set(e, ERR_INVALID, "a column of type UNION cannot go from stage to stage");
+        error_hint(e, "cast it, as in x::VARCHAR");
+        return ERR_INVALID;
+    }
+    return exchange_writer_open(&options, schema, &f->writer, e);
+}
+
+static enum err write_batch(struct fragment *f, const struct ArrowArray *batch, struct error *e)
+{
+    enum err err = exchange_writer_append(f->writer, batch, e);
+    atomic_fetch_add(&f->run->rows, (uint64_t)batch->length);
+    atomic_store(&f->run->bytes, exchange_writer_bytes(f->writer));
+    if (err == ERR_OK && exec_stop_reason(f->run->stop) != STOP_NONE) {
+        err = error_set(e, ERR_CANCELED, "stopped");
+    }
+    return err;
+}
+
 /* ---- rows ---- */
 
 static enum err connect(struct fragment *f, uint32_t i, struct error *e)
@@ -324,6 +394,37 @@ static enum err start_publish(struct fragment *f, const char *select, struct err
     return err;
 }
 
+static enum err pour_open(void *context, const struct ArrowSchema *schema, struct error *e)
+{
+    return open_writer(context, schema, e);
+}
+
+static enum err pour_take(void *context, const struct ArrowArray *rows, struct error *e)
+{
+    return write_batch(context, rows, e);
+}
+
+/* Has DuckDB write all rows, if it is known what their columns are called, which it does not say. */
+static enum err pour(struct fragment *f, const char *sql, struct error *e)
+{
+    uint32_t n_own = sql_numbered_columns(f->stage->sql);
+    uint32_t n = n_own + (is_partitioned(f) ? 1 : 0);
+    if (n_own == 0 || has_operator(f) || is_result(f)) {
+        return ERR_OK;
+    }
+    const char **names = arena_alloc(&f->arena, n * sizeof(char *));
+    for (uint32_t i = 0; i < n; i++) {
+        names[i] = i < n_own ? arena_format(&f->arena, "c%" PRIu32, i) : PHYSICAL_PARTITION_COLUMN;
+    }
+    struct duck_sink sink = {.names = names, .n = n, .open = pour_open, .take = pour_take, .context = f};
+    enum err err = duck_pour(f->connections[0], sql, &sink, &f->is_poured, e);
+    if (err != ERR_OK && !f->is_poured) { /* the usual way says better what is wrong */
+        *e = (struct error){0};
+        err = ERR_OK;
+    }
+    return err;
+}
+
 /* What the SQL is for, after the inputs are there. */
 static enum err start_sql(struct fragment *f, char *sql, struct error *e)
 {
@@ -337,7 +438,11 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
         enum err err = last > 0 ? duck_run(f->connections[0], sql, e) : ERR_OK;
         return err == ERR_OK ? start_file(f, 0, select, e) : err;
     }
-    enum err err = start_query(f, 0, sql, e);
+    enum err err = pour(f, sql, e);
+    if (err != ERR_OK || f->is_poured) {
+        return err;
+    }
+    err = start_query(f, 0, sql, e);
     if (err == ERR_OK && has_operator(f)) {
         err = start_operator(f, e);
     }
@@ -375,72 +480,22 @@ static enum err start(struct fragment *f, struct error *e)
     return err;
 }
 
-/* ---- output ---- */
+/* ---- the end of the chain ---- */
 
-/* A task's share of what may travel inside of reports. */
-static uint64_t inline_bytes_max(const struct fragment *f)
+static enum err open_for_stream(struct fragment *f, struct error *e)
 {
-    uint64_t bytes = LIMIT_INLINE_RESULT_BYTES / physical_tasks(f->plan, f->position);
-    return bytes > 0 ? bytes : 1; /* 1: none, for a stream has more */
-}
-
-/* What the scatter may hold, beside DuckDB's memory. */
-static size_t held_bytes_of(const struct fragment *f)
-{
-    const struct sql_options *options = &f->run->sql->options;
-    uint64_t bytes = options->memory_bytes_max / HELD_SHARE / (options->threads > 0 ? options->threads : 1);
-    return bytes == 0 || bytes > SCATTER_HELD_BYTES ? SCATTER_HELD_BYTES : (size_t)bytes;
-}
-
-/*
- * Arrow has no NULL for a UNION, only for what is in it: rows that another stage reads would not be the same any more. Our
- * own plans have none there.
- */
-static bool has_union(const struct ArrowSchema *schema)
-{
-    bool has_one = strncmp(schema->format, "+u", 2) == 0;
-    for (int64_t i = 0; i < schema->n_children && !has_one; i++) {
-        has_one = has_union(schema->children[i]);
-    }
-    return has_one;
-}
-
-static enum err open_writer(struct fragment *f, struct error *e)
-{
-    const struct exec_task *task = f->run->task;
     struct ArrowSchema schema = {0};
-    struct exchange_writer_options options = {
-        .store = f->run->sql->options.store,
-        .kind = is_result(f) ? EXCHANGE_KIND_RESULT : EXCHANGE_KIND_SHUFFLE,
-        .inline_bytes_max = inline_bytes_max(f),
-        .is_compressed = f->run->sql->options.is_compressed && !is_result(f), /* not all readers of Arrow know it */
-        .scatter = {.mode = is_partitioned(f) ? SCATTER_COLUMN : SCATTER_ONE,
-                    .n_partitions = f->n_partitions,
-                    .held_bytes_max = held_bytes_of(f)},
-    };
-    if (task->stage > UINT32_MAX || task->task > UINT32_MAX ||
-        !exchange_key_make(task->job_id, (uint32_t)task->stage, (uint32_t)task->task, task->attempt, &options.key)) {
-        return error_set(e, ERR_INVALID, "an output of stage %" PRIu64 ", task %" PRIu64 " of job '%s' cannot be named",
-                         task->stage, task->task, task->job_id);
-    }
     if (f->stream.get_schema(&f->stream, &schema) != 0) {
         return error_set(e, ERR_INTERNAL, "%s", f->stream.get_last_error(&f->stream));
     }
-    options.scatter.column = schema.n_children > 0 ? (uint32_t)schema.n_children - 1 : 0;
-    enum err err = ERR_OK;
-    if (!is_result(f) && has_union(&schema)) {
-        err = error_set(e, ERR_INVALID, "a column of type UNION cannot go from stage to stage");
-        error_hint(e, "cast it, as in x::VARCHAR");
-    } else {
-        err = exchange_writer_open(&options, &schema, &f->writer, e);
-    }
+    enum err err = open_writer(f, &schema, e);
     schema.release(&schema);
     return err;
 }
 
 static enum err write_rows(struct fragment *f, struct error *e)
 {
-    enum err err = open_writer(f, e);
+    enum err err = open_for_stream(f, e);
     while (err == ERR_OK) {
         struct ArrowArray batch = {0};
         if (f->stream.get_next(&f->stream, &batch) != 0) {
@@ -450,13 +505,8 @@ static enum err write_rows(struct fragment *f, struct error *e)
         if (batch.release == NULL) {
             break;
         }
-        err = exchange_writer_append(f->writer, &batch, e);
-        atomic_fetch_add(&f->run->rows, (uint64_t)batch.length);
-        atomic_store(&f->run->bytes, exchange_writer_bytes(f->writer));
+        err = write_batch(f, &batch, e);
         batch.release(&batch);
-        if (err == ERR_OK && exec_stop_reason(f->run->stop) != STOP_NONE) {
-            err = error_set(e, ERR_CANCELED, "stopped");
-        }
     }
     return err;
 }
@@ -642,7 +692,7 @@ static bool run_once(struct fragment f)
     bool is_short = false;
     f.n_partitions = is_partitioned(&f) ? f.stage->output.partitions : 1;
     enum err err = has_changed(&f, &e) ? ERR_STALE : start(&f, &e);
-    if (err == ERR_OK) {
+    if (err == ERR_OK && !f.is_poured) {
         err = write_rows(&f, &e);
     }
     if (err == ERR_OK) {

@@ -1,7 +1,11 @@
 /* sql_text.c - quotes, comments and brackets. */
+#define _GNU_SOURCE /* memmem */
+
 #include "query/sql_text.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -77,15 +81,19 @@ bool sql_has_call(const char *sql, const char *function)
     return false;
 }
 
-size_t sql_item_bytes(const char *p)
+/* As sql_item_bytes; `word`, if there is one, ends it too. */
+static size_t bytes_before(const char *p, const char *word)
 {
+    size_t n_word = word != NULL ? strlen(word) : 0;
     size_t depth = 0;
     size_t n = 0;
     bool is_after_word = false;
     while (p[n] != '\0') {
         size_t quoted = sql_quoted_bytes(p + n, is_after_word);
+        bool is_here =
+            n_word > 0 && !is_after_word && strncasecmp(p + n, word, n_word) == 0 && !sql_is_word(p[n + n_word]);
         is_after_word = quoted == 0 && sql_is_word(p[n]);
-        if (quoted == 0 && depth == 0 && (p[n] == ',' || p[n] == ')')) {
+        if (quoted == 0 && depth == 0 && (p[n] == ',' || p[n] == ')' || is_here)) {
             return n;
         }
         if (quoted == 0 && strchr("([{", p[n]) != NULL) {
@@ -96,4 +104,36 @@ size_t sql_item_bytes(const char *p)
         n += quoted > 0 ? quoted : 1;
     }
     return n;
+}
+
+size_t sql_item_bytes(const char *p)
+{
+    return bytes_before(p, NULL);
+}
+
+uint32_t sql_numbered_columns(const char *sql)
+{
+    static const char select[] = "SELECT ";
+    const char *p = sql + sizeof select - 1;
+    if (strncasecmp(sql, select, sizeof select - 1) != 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < UINT32_MAX; i++) {
+        char end[24];
+        size_t n_end = (size_t)snprintf(end, sizeof(end), " AS c%" PRIu32, i);
+        size_t n = bytes_before(p, "FROM");
+        size_t n_item = n;
+        while (n_item > 0 && isspace((unsigned char)p[n_item - 1])) {
+            n_item--;
+        }
+        bool may_be_comment = memmem(p, n, "--", 2) != NULL || memmem(p, n, "/*", 2) != NULL;
+        if (n_item <= n_end || strncmp(p + n_item - n_end, end, n_end) != 0 || p[n] == ')' || may_be_comment) {
+            return 0;
+        }
+        if (p[n] != ',') {
+            return i + 1;
+        }
+        p += n + 1;
+    }
+    return 0;
 }

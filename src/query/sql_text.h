@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The length of a quoted text, name or comment at `p`; 0 if there is none. An open end goes to the end of the SQL. */
 size_t sql_quoted_bytes(const char *p, bool is_after_word);
@@ -17,6 +18,12 @@ bool sql_is_word(char c);
 
 /* Whether the SQL calls that function anywhere, in any case, outside of quotes and comments. */
 bool sql_has_call(const char *sql, const char *function);
+
+/*
+ * How many columns a SELECT has whose own list calls them c0, c1, and so on, as all stages of our planner do but the last;
+ * 0 if that cannot be seen.
+ */
+uint32_t sql_numbered_columns(const char *sql);
 
 /*
  * The length of what is up to the next comma or bracket that closes, or to the end, with quotes and brackets skipped. At

@@ -18,3 +18,39 @@ TEST(an_item_ends_at_its_comma_or_bracket)
     CHECK_UINT(sql_item_bytes("a ( b"), 5);
     CHECK_UINT(sql_item_bytes(""), 0);
 }
+
+TEST(columns_that_a_select_numbers_itself_are_counted)
+{
+    static const struct {
+        const char *sql;
+        uint32_t n;
+    } cases[] = {
+        {"SELECT t0.c0 AS c0 FROM t t0", 1},
+        {"SELECT t0.c0 AS c0, f(a, ' FROM ') AS c1 FROM (SELECT x AS c9 FROM y) t0 GROUP BY 1, 2", 2},
+        {"SELECT sum(x) AS c0\nFROM t", 1},
+        {"SELECT 1 AS c0, 2 AS c1", 2},
+        {"select (a IS DISTINCT FROM b) AS c0, [1, 2] AS c1 from t", 2},
+        {"SELECT a AS c1 FROM t", 0},
+        {"SELECT a AS c0, b AS c0 FROM t", 0},
+        {"SELECT a AS c0, b FROM t", 0},
+        {"SELECT a AS c00 FROM t", 0},
+        {"SELECT a AS c0, * FROM t", 0},
+        {"SELECT a AS \"c0\" FROM t", 0},
+        {"SELECT ' AS c0' FROM t", 0},
+        {"SELECT a IS DISTINCT FROM b AS c0 FROM t", 0},
+        {"SELECT a AS b -- AS c0\nFROM t", 0},
+        {"SELECT a AS b /* AS c0*/ FROM t", 0},
+        {"SELECT 1 AS c0 UNION ALL SELECT 2", 0},
+        {"WITH x AS (SELECT 1 AS c0) SELECT c0 AS c0 FROM x", 0},
+        {"SELECT a AS c0) FROM t", 0},
+        {"SELECT", 0},
+        {"SELECT ", 0},
+        {"", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (sql_numbered_columns(cases[i].sql) != cases[i].n) {
+            print_error("of: %s\n", cases[i].sql);
+        }
+        CHECK_UINT(sql_numbered_columns(cases[i].sql), cases[i].n);
+    }
+}
