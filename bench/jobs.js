@@ -3,8 +3,9 @@
 // when there is a long history: GET /v1/jobs while tasks run. Run through ./dev bench jobs.
 //
 // The history is one ended job, multiplied by SQL: so many jobs with one stage and one task each. Then a coordinator and a
-// worker start on it, `rate` no-op tasks a second are submitted, and lists are read: the newest jobs, by state, by name, and
-// pages far back. The bar: p99 under 50 ms. --check leaves with an error if it is missed.
+// worker start on it, a little more than `rate` no-op tasks a second are submitted, and lists are read: the newest jobs, by
+// state, by name, and pages far back. The bar: p99 under 50 ms while `rate` tasks a second end. --check leaves with an error if
+// it is missed.
 // Needs the packages of examples/javascript (npm ci).
 import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -26,6 +27,7 @@ const { values } = parseArgs({
 const [jobs, rate, reads] = [values.jobs, values.rate, values.reads].map(Number);
 const P99_MS_MAX = 50;
 const SUBMITS_PER_S = 10;
+const OFFERED = 1.05; // of the rate: the last ones are waited for, so what ends is always a little less than what comes
 const binary = path.resolve('build/release/bin/capstan');
 const server = path.resolve('tests/integration/postgres/server.sh');
 const children = new Set();
@@ -96,7 +98,7 @@ function load(client) {
   const started = Date.now();
   let isOver = false;
   let n = 0;
-  const tree = { tasks: Array.from({ length: rate / SUBMITS_PER_S }, (_, i) => ({ name: `t${i}`, executor: 'sleep', inputs: { ms: 0 } })) };
+  const tree = { tasks: Array.from({ length: Math.ceil((rate * OFFERED) / SUBMITS_PER_S) }, (_, i) => ({ name: `t${i}`, executor: 'sleep', inputs: { ms: 0 } })) };
   const running = (async () => {
     while (!isOver) {
       const id = await client.submit(tree);
@@ -176,8 +178,9 @@ else {
     );
   }
 }
-const missed = results.filter((r) => r.p99_ms >= P99_MS_MAX || r.tasks_per_s < rate * 0.9);
+const missed = results.filter((r) => r.p99_ms >= P99_MS_MAX || r.tasks_per_s < rate);
 if (values.check && missed.length > 0) {
-  console.error(`missed by ${missed.map((r) => r.store).join(', ')}: p99 under ${P99_MS_MAX} ms at ${rate} tasks/s`);
+  const figures = missed.map((r) => `${r.store} (${r.p99_ms.toFixed(1)} ms at ${r.tasks_per_s.toFixed(0)} tasks/s)`);
+  console.error(`missed by ${figures.join(', ')}: p99 under ${P99_MS_MAX} ms at ${rate} tasks/s`);
   process.exitCode = 1;
 }

@@ -20,6 +20,8 @@
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
 #                               Then the queries of the whole dialect over real workers, with all rows spilled and with none,
 #                               and joins and aggregates over four times the memory of all workers.
+#   soak.sh bars                what ./dev test is generous with, since times of a busy machine say little: the dashboard's, an
+#                               idle worker's, and those of lists of jobs, as they are wanted. It sets CAPSTAN_BARS.
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
 #   soak.sh tsan NAME           the integration tests of everything with threads under the thread sanitizer, or those of
 #                               the folders with NAME in their name
@@ -82,6 +84,15 @@ upgrade() { # NAME
     "$node" --test ${1:+--test-name-pattern="$1"} --test-reporter=./tests/e2e/reporter.js tests/upgrade/upgrade.test.js
 }
 
+bars() {
+    status=0
+    export CAPSTAN_BARS=1
+    tools/browser.sh 'dashboard: (small|never stuck)' || status=$?
+    tools/e2e.sh 'an idle worker costs' || status=$?
+    ./dev bench jobs --check || status=$?
+    return $status
+}
+
 tsan() { # NAME
     failed=
     for folder in coordinator exec http rpc service worker; do
@@ -105,6 +116,7 @@ chaos) chaos "$1" ;;
 sql) sql "$1" ;;
 upgrade) upgrade "$1" ;;
 tsan) tsan "$1" ;;
+bars) bars ;;
 newcomer) tools/docs.sh --newcomer ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)

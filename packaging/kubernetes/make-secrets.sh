@@ -1,7 +1,10 @@
 #!/bin/sh
-# make-secrets.sh FOLDER STORE-URL - makes the authority, the certificate and the tokens of a cluster in FOLDER, and
+# make-secrets.sh FOLDER STORE-URL - makes the authority, the certificates and the tokens of a cluster in FOLDER, and
 # prints the Secrets that the manifests use, for `kubectl apply -f -`. What is in FOLDER already is used again: to renew
-# the certificate, remove node.pem; pods take up the new one by themselves.
+# a certificate, remove node.pem or worker.pem; pods take up the new one by themselves.
+#
+# Coordinators have node.pem, workers worker.pem. Commands of tasks can read the key of their worker, so it is good for no
+# name of a coordinator.
 #
 # FOLDER keeps the key of the authority and the administrators' token. It belongs to you, not to the cluster.
 set -eu
@@ -25,16 +28,20 @@ quiet() { # COMMAND...: openssl tells of its progress
 [ -s ca.pem ] || quiet openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
     -subj /CN=capstan -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign \
     -keyout ca.key -out ca.pem
-[ -s node.pem ] || {
-    names="DNS:*.capstan-coordinators.$namespace.svc,DNS:*.capstan-coordinators.$namespace.svc.cluster.local"
-    names="$names,DNS:*.$namespace.pod,DNS:capstan,DNS:capstan.$namespace,DNS:capstan.$namespace.svc,DNS:localhost"
-    printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "$names" >node.ext
-    quiet openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=capstan.$namespace.svc" \
-        -keyout node.key -out node.csr
-    quiet openssl x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile node.ext \
-        -out node.pem
-    rm -f node.csr node.ext
+
+certificate() { # FILE NAME OTHER-NAMES: makes FILE.pem and FILE.key, unless there is a FILE.pem
+    [ ! -s "$1.pem" ] || return 0
+    printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "$3" >"$1.ext"
+    quiet openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$2" -keyout "$1.key" -out "$1.csr"
+    quiet openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile "$1.ext" \
+        -out "$1.pem"
+    rm -f "$1.csr" "$1.ext"
 }
+
+names="DNS:*.capstan-coordinators.$namespace.svc,DNS:*.capstan-coordinators.$namespace.svc.cluster.local"
+names="$names,DNS:capstan,DNS:capstan.$namespace,DNS:capstan.$namespace.svc,DNS:localhost"
+certificate node "capstan.$namespace.svc" "$names"
+certificate worker "worker.$namespace.pod" "DNS:*.$namespace.pod"
 
 [ -s tokens ] || {
     for who in worker:worker client:submit monitoring:read admin:admin; do
@@ -54,6 +61,7 @@ secret() { # NAME FILE...
 }
 
 secret capstan-tls ca.pem node.pem node.key
+secret capstan-worker-tls ca.pem worker.pem worker.key
 secret capstan-tokens tokens worker.token
 printf %s "$2" >url
 secret capstan-store url

@@ -244,6 +244,9 @@ enum err api__read(const struct api_route *route, const struct api_input *input,
     }
     if (err == ERR_OK && input->http != NULL) {
         err = read_http(route, input->http, target, arena, e);
+        if (err == ERR_OK && route->settle != NULL) {
+            route->settle(target, input->http);
+        }
     }
     if (err == ERR_OK) {
         err = read_body(route, input, target, arena, e);

@@ -53,6 +53,7 @@ struct api_route {
     uint32_t n_fields;
     bool takes_whole_body;                              /* the body is the message's API_BYTES field as it is */
     void *(*begin)(void *message, struct arena *arena); /* prepares it; returns what the fields lie in. NULL: itself */
+    void (*settle)(void *target, struct http_request *http); /* when all of `http` is in it; or NULL */
     void (*write)(struct buf *out, const void *message, const struct api_call *call);
     const char *schema; /* of the answer, in the notation of api_openapi.c; NULL: a stream */
     void (*plain)(struct api *api, struct http_request *http,

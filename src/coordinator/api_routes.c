@@ -150,6 +150,15 @@ static void *begin_events(void *message, struct arena *arena)
     return message;
 }
 
+/* A browser that connects again keeps its address, so `last` may be there with the event that it saw last. */
+static void settle_events(void *target, struct http_request *http)
+{
+    struct pb_watch_events_request *request = target;
+    if (http_request_header(http, "Last-Event-ID") != NULL) {
+        request->last = 0;
+    }
+}
+
 /* ---- what is read ---- */
 
 #define AT(kind, member) offsetof(struct pb_##kind, member)
@@ -257,7 +266,7 @@ static const struct api_field events_fields[] = {
     {"follow", API_QUERY, API_BOOL, AT(watch_events_request, follow), 0, false,
      "false: end after the last event that there is."},
     {"Last-Event-ID", API_HEADER, API_UINT64, AT(watch_events_request, after_seq), 0, false,
-     "As after; browsers send it when they connect again."},
+     "As after, and last does not count; browsers send it when they connect again."},
 };
 
 #undef AT
@@ -301,7 +310,7 @@ const struct api_route api_routes[] = {
     {"DELETE", "/v1/tables/{name}", "deleteTable", "Forget a data set; its files stay", &method_DeleteTable,
      FIELDS(drop_table_fields), .write = write_nothing, .schema = "Nothing"},
     {"GET", "/v1/events", "watchEvents", "What happens, as server-sent events", &method_WatchEvents,
-     FIELDS(events_fields), .begin = begin_events},
+     FIELDS(events_fields), .begin = begin_events, .settle = settle_events},
     {"GET", "/v1/overview", "getOverview", "How much runs, waits and has gone wrong", &method_GetOverview,
      .write = write_overview, .schema = "Overview"},
     {"GET", "/metrics", "getMetrics", "Metrics for Prometheus", .plain = api__metrics, .scope = SCOPE_READ,

@@ -235,6 +235,7 @@ static enum err read_remote(struct relay *relay, const struct piece *piece, stru
         enum err err = read_once(relay, piece, arena, out, out_n, e);
         if (err == ERR_OK) {
             metric_observe(&relay->service->metrics.fetch_seconds, (double)(clock_mono_us() - began_us) / 1e6);
+            exchange_channels_count(relay->service->channels, *out_n);
             relay->n_failed = 0;
             return ERR_OK;
         }

@@ -17,8 +17,9 @@ struct input_total {
     const struct split_catalog *catalog;
     uint32_t n_scans; /* of files */
     uint64_t bytes;
-    uint64_t bytes_max; /* of the largest scan */
-    bool has_other_files;
+    uint64_t bytes_max;   /* of the largest scan */
+    bool has_other_files; /* CSV or JSON */
+    bool has_unsplit;     /* and of these some that one task reads, whose size nobody has looked at */
 };
 
 static bool add_scan(struct plan_node *node, void *context)
@@ -36,8 +37,9 @@ static bool add_scan(struct plan_node *node, void *context)
         total->bytes += bytes;
         total->bytes_max = bytes > total->bytes_max ? bytes : total->bytes_max;
     }
-    total->has_other_files =
-        total->has_other_files || (node->kind == NODE_SCAN && node->as.scan->source == SCAN_STAND_IN);
+    bool is_other = node->kind == NODE_SCAN && node->as.scan->source == SCAN_STAND_IN;
+    total->has_other_files = total->has_other_files || is_other;
+    total->has_unsplit = total->has_unsplit || (is_other && node->as.scan->shared_call == NULL);
     return true;
 }
 
@@ -146,10 +148,11 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
         return "it reads no files";
     }
     if (total->n_scans == 0 && !options->is_forced) {
-        return "it reads one file that is not Parquet, which is not split";
+        return "it reads only files that are not Parquet, which cannot be split";
     }
     if (!options->is_forced && total->bytes < options->single_task_bytes) {
-        return arena_format(arena, "its input is small: %" PRIu64 " bytes", total->bytes);
+        return arena_format(arena, "its input is small: %" PRIu64 " bytes%s", total->bytes,
+                            total->has_unsplit ? ", besides files that are not Parquet, which cannot be split" : "");
     }
     return NULL;
 }

@@ -16,53 +16,132 @@ static bool is_one_of(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* Aggregates whose value hangs on the order of rows that nobody has ordered. */
+static bool is_float(const struct type *type)
+{
+    return type->id == TYPE_FLOAT || type->id == TYPE_DOUBLE;
+}
+
+static bool has_arg_of(const struct expression *call, bool (*is_such)(const struct type *))
+{
+    for (uint32_t i = 0; i < call->n_args; i++) {
+        if (is_such(call->args[i]->type)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Whether an aggregate hangs on the order of rows because it adds up floating-point numbers, whose last digits do. All that
+ * have to do with such numbers count, but for those that only count, compare or sort them. An average of exact numbers is
+ * a division of exact sums.
+ */
+static bool is_inexact(const char *name, const struct expression *call)
+{
+    static const char *const exact[] = {"count",         "count_star",    "count_if", "countif",
+                                        "min",           "max",           "median",   "quantile",
+                                        "quantile_cont", "quantile_disc", "mad",      "approx_count_distinct",
+                                        "regr_count"};
+    bool is_average = strcmp(name, "avg") == 0 || strcmp(name, "mean") == 0;
+    return !is_one_of(name, exact, ARRAY_LEN(exact)) &&
+           (has_arg_of(call, is_float) || (is_float(call->type) && !is_average));
+}
+
+/* Aggregates that take what comes first, or keep it in the order in which it comes. */
+static bool is_in_order(const char *name)
+{
+    static const char *const names[] = {"first",     "last",         "any_value",      "arbitrary",
+                                        "list",      "array_agg",    "argmin",         "argmax",
+                                        "min_by",    "max_by",       "mode",           "listagg",
+                                        "histogram", "string_agg",   "group_concat",   "reservoir_quantile",
+                                        "map_agg",   "approx_top_k", "approx_quantile"};
+    static const char *const starts[] = {"arg_min", "arg_max"}; /* arg_min_null, … */
+    return is_one_of(name, names, ARRAY_LEN(names)) || strncmp(name, starts[0], strlen(starts[0])) == 0 ||
+           strncmp(name, starts[1], strlen(starts[1])) == 0;
+}
+
+/* Aggregates and windows whose value hangs on the order of rows that nobody has ordered. */
 static bool is_by_chance(const struct expression *expression)
 {
-    static const char *const names[] = {"first",       "last",       "any_value",       "arbitrary",
-                                        "list",        "array_agg",  "arg_min",         "arg_max",
-                                        "argmin",      "argmax",     "min_by",          "max_by",
-                                        "mode",        "string_agg", "group_concat",    "listagg",
-                                        "histogram",   "map_agg",    "approx_quantile", "reservoir_quantile",
-                                        "approx_top_k"};
     static const char *const fixed_windows[] = {"rank", "dense_rank", "percent_rank", "cume_dist"};
+    static const char *const places[] = {"row_number",  "ntile",      "lead",      "lag",
+                                         "first_value", "last_value", "nth_value", "fill"};
     if (expression->kind == EXPRESSION_AGGREGATE) {
-        return is_one_of(expression->as.aggregate->name, names, ARRAY_LEN(names));
+        const char *name = expression->as.aggregate->name;
+        return is_in_order(name) || is_inexact(name, expression);
     }
     if (expression->kind != EXPRESSION_WINDOW) {
         return false;
     }
     const struct window_call *window = expression->as.window;
+    if (is_one_of(window->name, fixed_windows, ARRAY_LEN(fixed_windows))) {
+        return false;
+    }
     bool is_whole_frame = window->n_orders == 0 && window->unit != FRAME_ROWS;
-    return !is_one_of(window->name, fixed_windows, ARRAY_LEN(fixed_windows)) &&
-           !(is_whole_frame && !is_one_of(window->name, names, ARRAY_LEN(names)) &&
-             strcmp(window->name, "row_number") != 0);
+    return !is_whole_frame || is_in_order(window->name) || is_one_of(window->name, places, ARRAY_LEN(places)) ||
+           is_inexact(window->name, expression);
 }
 
-static bool note_chance(struct expression **slot, void *context)
+static bool is_blob(const struct type *type)
 {
-    bool *is_fixed = context;
-    const struct expression *expression = *slot;
-    /* Templates of ours: row numbers by task, and partial values of aggregates as above. */
-    bool is_template = expression->kind == EXPRESSION_TEMPLATE;
+    return type->id == TYPE_BLOB;
+}
+
+/* Templates of ours: row numbers by task, and steps of aggregates as above (aggregate.c). */
+static bool is_template_by_chance(const struct expression *template, bool is_aggregate)
+{
     static const char *const starts[] = {"first(",          "any_value(",    "arg_min(",
                                          "arg_max(",        "(row_number()", "CAST(first(",
                                          "CAST(any_value(", "CAST(arg_min(", "CAST(arg_max("};
-    for (size_t i = 0; is_template && i < ARRAY_LEN(starts); i++) {
-        *is_fixed = *is_fixed && strncmp(expression->as.sql, starts[i], strlen(starts[i])) != 0;
+    static const char *const exact[] = {"count(",
+                                        "count_if(",
+                                        "min(",
+                                        "max(",
+                                        "CAST(min(",
+                                        "CAST(max(",
+                                        "CAST(\"approx_count_distinct\"(",
+                                        "CAST(\"regr_count\"("};
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        if (strncmp(template->as.sql, starts[i], strlen(starts[i])) == 0) {
+            return true;
+        }
     }
-    *is_fixed = *is_fixed && !is_by_chance(expression) && !expression_is_volatile(expression);
-    return *is_fixed;
+    for (size_t i = 0; i < ARRAY_LEN(exact); i++) {
+        if (strncmp(template->as.sql, exact[i], strlen(exact[i])) == 0) {
+            return false;
+        }
+    }
+    /* A floating-point number made of BLOBs comes from states of aggregates. */
+    return is_aggregate &&
+           (has_arg_of(template, is_float) || (is_float(template->type) && has_arg_of(template, is_blob)));
+}
+
+struct chance {
+    bool is_aggregate; /* whether these are the expressions of a GROUP BY */
+    bool is_found;
+};
+
+static bool note_chance(struct expression **slot, void *context)
+{
+    struct chance *chance = context;
+    const struct expression *expression = *slot;
+    bool is_template = expression->kind == EXPRESSION_TEMPLATE;
+    chance->is_found = chance->is_found || is_by_chance(expression) || expression_is_volatile(expression) ||
+                       (is_template && is_template_by_chance(expression, chance->is_aggregate));
+    return !chance->is_found;
 }
 
 bool cut__is_node_deterministic(struct plan_node *node)
 {
-    bool is_fixed = node->kind != NODE_LIMIT && node->kind != NODE_TOP_N && node->kind != NODE_SAMPLE &&
-                    !(node->kind == NODE_DISTINCT && node->as.distinct.is_on);
-    if (is_fixed) {
-        plan_node_visit_expressions(node, note_chance, &is_fixed);
+    struct chance chance = {.is_aggregate = node->kind == NODE_AGGREGATE};
+    /* Which row is the first, or which of several is the nearest, hangs on their order. */
+    chance.is_found = node->kind == NODE_LIMIT || node->kind == NODE_TOP_N || node->kind == NODE_SAMPLE ||
+                      node->kind == NODE_POSITIONAL || (node->kind == NODE_DISTINCT && node->as.distinct.is_on) ||
+                      (node->kind == NODE_JOIN && node->as.join->is_asof);
+    if (!chance.is_found) {
+        plan_node_visit_expressions(node, note_chance, &chance);
     }
-    return is_fixed;
+    return !chance.is_found;
 }
 
 static bool note_node(struct plan_node *node, void *context)

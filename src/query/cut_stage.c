@@ -174,12 +174,31 @@ static bool has_union(const struct type *type)
     return has_one;
 }
 
-/* Arrow has no NULL for a UNION, only for what is in it, so one that is NULL would come out as one with a NULL in it. */
+/* Whether there is a list of ENUMs in it, however deep; `is_inside` says whether this is inside of a list already. */
+static bool has_enum_list(const struct type *type, bool is_inside)
+{
+    bool is_list = type->id == TYPE_LIST || type->id == TYPE_ARRAY || type->id == TYPE_MAP;
+    bool is_nested = type->id == TYPE_STRUCT || type->id == TYPE_UNION;
+    bool has_one = (type->id == TYPE_ENUM && is_inside) ||
+                   (type->child != NULL && has_enum_list(type->child, is_inside || is_list));
+    for (uint32_t i = 0; i < type->n_fields && is_nested && !has_one; i++) {
+        has_one = has_enum_list(type->fields[i].type, is_inside);
+    }
+    return has_one;
+}
+
+/*
+ * Arrow has no NULL for a UNION, only for what is in it, so one that is NULL would come out as one with a NULL in it. And
+ * DuckDB cannot read lists of ENUMs with NULLs out of Arrow, if there are many of them (duck/slice.c).
+ */
 static enum err check_columns(struct cutter *c, const struct plan_node *node)
 {
     for (uint32_t i = 0; i < node->n_columns; i++) {
         if (has_union(node->columns[i])) {
             return error_set(c->e, ERR_PRECONDITION, "a column of type UNION cannot go from stage to stage");
+        }
+        if (has_enum_list(node->columns[i], false)) {
+            return error_set(c->e, ERR_PRECONDITION, "a column with lists of ENUM cannot go from stage to stage");
         }
     }
     return ERR_OK;

@@ -157,7 +157,7 @@ struct physical_stage {
     struct physical_input *inputs;
     uint32_t n_splits;
     struct physical_split *splits;
-    bool is_deterministic;
+    bool is_deterministic; /* it has the same rows, to the last digit, each time that it reads the same */
     struct physical_custom custom;
     struct physical_write write;
     struct physical_publish publish;

@@ -29,24 +29,28 @@ static void check_ids(struct plan_reader *r)
     }
 }
 
-/* Replaces ids by positions. */
-static void resolve_inputs(struct plan_reader *r, struct physical_stage *stage)
+/* Replaces ids by positions. What reads a stage that is not there is dropped; the plan is refused anyway. */
+static void resolve_inputs(struct plan_reader *r, uint32_t at)
 {
+    struct physical_stage *stage = &r->plan->stages[at];
+    uint32_t n = 0;
     for (uint32_t i = 0; i < stage->n_inputs; i++) {
-        struct physical_input *input = &stage->inputs[i];
-        uint32_t id = input->stage;
-        input->stage = find_stage(r->plan, id);
-        if (input->stage == PHYSICAL_NO_STAGE) {
-            physical__complain(r, stage, "input \"%s\" names stage %" PRIu32 ", which there is not", input->name, id);
+        struct physical_input input = stage->inputs[i];
+        uint32_t id = input.stage;
+        input.stage = find_stage(r->plan, id);
+        if (input.stage == PHYSICAL_NO_STAGE) {
+            physical__complain(r, stage, "input \"%s\" names stage %" PRIu32 ", which there is not", input.name, id);
             continue;
         }
-        const struct physical_stage *from = &r->plan->stages[input->stage];
-        if (from->output.exchange == EXCHANGE_RESULT) {
-            physical__complain(r, stage, "input \"%s\" reads stage %" PRIu32 ", whose rows are the result", input->name,
+        const struct physical_stage *from = &r->plan->stages[input.stage];
+        if (r->senses[input.stage].has_exchange && from->output.exchange == EXCHANGE_RESULT) {
+            physical__complain(r, stage, "input \"%s\" reads stage %" PRIu32 ", whose rows are the result", input.name,
                                id);
         }
-        input->is_whole = input->is_whole || !exchange_is_partitioned(from->output.exchange);
+        input.is_whole = input.is_whole || !exchange_is_partitioned(from->output.exchange);
+        stage->inputs[n++] = input;
     }
+    stage->n_inputs = n;
 }
 
 /* Replaces the ids of a choice by positions. */
@@ -138,17 +142,24 @@ static void check_readers(struct plan_reader *r)
 {
     const struct physical_plan *plan = r->plan;
     uint32_t n_results = 0;
+    bool has_all_inputs = true;
+    bool has_all_exchanges = true;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        has_all_inputs = has_all_inputs && r->senses[i].has_inputs;
+        has_all_exchanges = has_all_exchanges && r->senses[i].has_exchange;
+    }
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         const struct physical_stage *stage = &plan->stages[i];
-        n_results += stage->output.exchange == EXCHANGE_RESULT ? 1 : 0;
-        if (stage->output.exchange != EXCHANGE_RESULT && count_readers(plan, i) == 0) {
+        bool is_result = r->senses[i].has_exchange && stage->output.exchange == EXCHANGE_RESULT;
+        n_results += is_result ? 1 : 0;
+        if (has_all_inputs && r->senses[i].has_exchange && !is_result && count_readers(plan, i) == 0) {
             physical__complain(r, stage, "nobody reads it");
         }
-        if (stage->choice.is_open && count_readers(plan, stage->choice.large) != 1) {
+        if (r->senses[i].is_good && stage->choice.is_open && count_readers(plan, stage->choice.large) != 1) {
             physical__complain(r, stage, "the large side of its choice has other readers");
         }
     }
-    if (n_results != 1) {
+    if (has_all_exchanges ? n_results != 1 : n_results > 1) {
         physical__complain(r, NULL, "exactly one stage must have the exchange \"result\", %" PRIu32 " have", n_results);
     }
 }
@@ -200,7 +211,7 @@ static void check_added(struct plan_reader *r, uint32_t at)
                                from->id);
         }
     }
-    if (physical_is_waiting(plan, at)) {
+    if (r->n_errors == 0 && physical_is_waiting(plan, at)) { /* which looks at the plan as a whole */
         physical__complain(r, stage, "it has a \"job_stage\", but a choice about it is open");
     }
 }
@@ -227,7 +238,7 @@ static void apply_order(struct plan_reader *r, const uint32_t *order)
     plan->stages = sorted;
 }
 
-/* Sorts the stages; complains if they read each other in a circle. */
+/* Sorts the stages, if nothing is wrong with them; complains if they read each other in a circle. */
 static void sort_stages(struct plan_reader *r)
 {
     const struct physical_plan *plan = r->plan;
@@ -248,9 +259,8 @@ static void sort_stages(struct plan_reader *r)
             }
         }
     }
-    if (n == plan->n_stages) {
+    if (n == plan->n_stages && r->n_errors == 0) {
         apply_order(r, order);
-        return;
     }
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         if (!is_placed[i]) {
@@ -259,28 +269,53 @@ static void sort_stages(struct plan_reader *r)
     }
 }
 
+/* Replaces ids by positions everywhere, so that the rest can follow them. */
+static void resolve(struct plan_reader *r)
+{
+    for (uint32_t i = 0; i < r->plan->n_stages; i++) {
+        struct physical_stage *stage = &r->plan->stages[i];
+        struct stage_sense *sense = &r->senses[i];
+        uint32_t errors_before = r->n_errors;
+        if (sense->has_inputs) {
+            resolve_inputs(r, i);
+        } else {
+            stage->n_inputs = 0;
+        }
+        if (sense->is_good && r->n_errors == errors_before) {
+            resolve_choice(r, stage);
+        }
+        sense->is_good = sense->is_good && r->n_errors == errors_before;
+    }
+}
+
+/* Whether the stage and all that it reads are good, so that they can be looked at together. */
+static bool is_clear(const struct plan_reader *r, uint32_t at)
+{
+    const struct physical_stage *stage = &r->plan->stages[at];
+    bool is_good = r->senses[at].is_good;
+    for (uint32_t i = 0; i < stage->n_inputs && is_good; i++) {
+        is_good = r->senses[stage->inputs[i].stage].is_good;
+    }
+    return is_good;
+}
+
 void physical__check(struct plan_reader *r)
 {
-    uint32_t n = r->plan->n_stages;
     check_ids(r);
-    for (uint32_t i = 0; i < n; i++) {
-        if (r->is_good[i]) {
-            resolve_inputs(r, &r->plan->stages[i]);
-            resolve_choice(r, &r->plan->stages[i]);
-        }
-    }
-    if (r->n_errors > 0) {
-        return; /* what follows needs inputs that are there */
-    }
+    resolve(r);
     check_readers(r);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < r->plan->n_stages; i++) {
+        uint32_t errors_before = r->n_errors;
+        if (!is_clear(r, i)) {
+            continue;
+        }
         check_tasks(r, &r->plan->stages[i]);
+        if (r->n_errors == errors_before) {
+            check_gather(r, i);
+        }
         check_bounds(r, &r->plan->stages[i]);
         check_files(r, i);
         check_added(r, i);
-    }
-    for (uint32_t i = 0; i < n && r->n_errors == 0; i++) {
-        check_gather(r, i);
     }
     sort_stages(r);
 }

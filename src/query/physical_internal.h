@@ -17,7 +17,14 @@ struct plan_reader {
     struct buf lines; /* what is wrong, a line each */
     uint32_t n_errors;
     struct physical_plan *plan;
-    bool *is_good; /* by stage: its own fields are right, so that it can be looked at together with others */
+    struct stage_sense *senses; /* by stage */
+};
+
+/* What of a stage could be read, so that it can be looked at together with others. */
+struct stage_sense {
+    bool is_good;      /* all of it, and what it reads is there */
+    bool has_inputs;   /* who is read; there may be none */
+    bool has_exchange; /* how its rows go on */
 };
 
 /* Adds a line about the stage (NULL: about the plan). */
@@ -25,8 +32,9 @@ void physical__complain(struct plan_reader *r, const struct physical_stage *stag
     PRINTF_LIKE(3, 4);
 
 /*
- * Looks at what the stages mean together, once each is right by itself: who reads whom, how many tasks that gives, that
- * it has no cycle and one result. Sorts them so that inputs come before readers.
+ * Looks at what the stages mean together: who reads whom, how many tasks that gives, that it has no cycle and one result.
+ * A stage that is wrong by itself is left out of what its mistake would make wrong as well, and of nothing else, so that all
+ * mistakes are listed at once. If there are none, sorts the stages so that inputs come before readers.
  */
 void physical__check(struct plan_reader *r);
 

@@ -255,7 +255,8 @@ static bool find_exchange(const char *name, enum exchange *out)
     return false;
 }
 
-static void read_output(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
+/* Returns whether the exchange is known; what else it needs may be wrong. */
+static bool read_output(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
 {
     static const char *const known[] = {"exchange", "keys", "partitions", "bounds"};
     struct physical_output *output = &stage->output;
@@ -264,7 +265,7 @@ static void read_output(struct plan_reader *r, struct physical_stage *stage, con
     if (name == NULL || !find_exchange(name, &output->exchange)) {
         physical__complain(r, stage,
                            "\"output\" needs an \"exchange\": hash, range, forward, broadcast, gather or result");
-        return;
+        return false;
     }
     bool has_keys = output->exchange == EXCHANGE_HASH || output->exchange == EXCHANGE_RANGE;
     if (has_keys) {
@@ -288,6 +289,7 @@ static void read_output(struct plan_reader *r, struct physical_stage *stage, con
     } else if (json_has(node, "bounds")) {
         physical__complain(r, stage, "a %s exchange has no \"bounds\"", name);
     }
+    return true;
 }
 
 /* Writes a tree of JSON again. Depth and size are bounded by what the reader let through. */
@@ -494,7 +496,8 @@ static void read_extras(struct plan_reader *r, struct physical_stage *stage, con
     }
 }
 
-static void read_stage(struct plan_reader *r, struct physical_stage *stage, const struct json *node)
+static void read_stage(struct plan_reader *r, struct physical_stage *stage, const struct json *node,
+                       struct stage_sense *sense)
 {
     static const char *const known[] = {
         "id",      "job_stage", "inputs", "sql",      "splits", "deterministic",  "custom",          "write",
@@ -512,9 +515,11 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
         read_job_stage(r, stage, json_get(node, "job_stage"), "\"job_stage\"", &stage->job_stage);
     }
     stage->is_deterministic = read_flag(r, stage, node, "deterministic", true);
+    uint32_t errors_before = r->n_errors;
     if (json_has(node, "inputs")) {
         read_inputs(r, stage, json_get(node, "inputs"));
     }
+    sense->has_inputs = r->n_errors == errors_before;
     if (json_has(node, "splits")) {
         read_splits(r, stage, json_get(node, "splits"));
     }
@@ -528,7 +533,7 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
         read_publish(r, stage, json_get(node, "publish"));
     }
     read_extras(r, stage, node);
-    read_output(r, stage, json_get(node, "output"));
+    sense->has_exchange = read_output(r, stage, json_get(node, "output"));
 }
 
 /* A size that the plan may have; `value` stays as it is if the member is absent. */
@@ -563,11 +568,11 @@ static void read_plan(struct plan_reader *r, const struct json *root)
     }
     r->plan->stages = arena_zalloc(r->arena, n * sizeof *r->plan->stages);
     r->plan->n_stages = (uint32_t)n;
-    r->is_good = arena_zalloc(r->arena, n * sizeof *r->is_good);
+    r->senses = arena_zalloc(r->arena, n * sizeof *r->senses);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t errors_before = r->n_errors;
-        read_stage(r, &r->plan->stages[i], json_at(stages, i));
-        r->is_good[i] = r->n_errors == errors_before;
+        read_stage(r, &r->plan->stages[i], json_at(stages, i), &r->senses[i]);
+        r->senses[i].is_good = r->n_errors == errors_before;
     }
     physical__check(r);
 }

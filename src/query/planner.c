@@ -483,6 +483,22 @@ static enum err parse_select(struct planning *p, const char *sql, bool *out_is_s
     return err == ERR_OK ? check_parsed(p, out_is_select, e) : err;
 }
 
+/* A name that is taken stays what it is. The same files by the same name are what an earlier CREATE TABLE made of it. */
+static enum err check_new_table(const struct planning *p, const struct query_write *write, struct error *e)
+{
+    const char *source = arena_format(p->arena, "%s/*.parquet", write->to);
+    for (uint32_t i = 0; write->table != NULL && i < p->n_tables; i++) {
+        const struct planner_table *table = &p->tables[i];
+        if (strcasecmp(table->name, write->table) == 0 && strcmp(table->source, source) != 0) {
+            error_set(e, ERR_INVALID, "there is a data set '%s' already, which reads %.300s", table->name,
+                      table->source);
+            error_hint(e, "take another name, or give this one up first: capstan table rm %s", table->name);
+            return ERR_INVALID;
+        }
+    }
+    return ERR_OK;
+}
+
 /* A statement that writes: its SELECT is planned. Others that DuckDB does not parse into SELECTs are left as they are. */
 static enum err plan_no_select(struct planning *p, struct error *e)
 {
@@ -491,6 +507,10 @@ static enum err plan_no_select(struct planning *p, struct error *e)
     enum err err = query_write_read(p->request->sql, p->request->warehouse, p->arena, &write, e);
     if (err != ERR_OK || write.sql == NULL) {
         return err == ERR_OK ? plan_other(p, p->request->sql, e) : err;
+    }
+    err = check_new_table(p, &write, e);
+    if (err != ERR_OK) {
+        return err;
     }
     json_free(p->parsed);
     json_free(p->params);

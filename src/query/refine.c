@@ -147,11 +147,29 @@ static void choose(struct physical_plan *plan, const struct stage_size *sizes, u
     }
 }
 
-static bool will_be_empty(const struct physical_stage *stage, const struct stage_size *sizes)
+/*
+ * By stage: whether it gives the same rows if it has to be redone, because it and all that it reads do. The rows of others
+ * may be more at the next time; their readers are restarted then, but nobody plans them again.
+ */
+static bool *find_lasting(const struct physical_plan *plan, struct arena *arena)
+{
+    bool *is_lasting = arena_zalloc(arena, plan->n_stages * sizeof *is_lasting);
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        const struct physical_stage *stage = &plan->stages[i];
+        is_lasting[i] = stage->is_deterministic;
+        for (uint32_t k = 0; k < stage->n_inputs; k++) {
+            ASSERT(stage->inputs[k].stage < i);
+            is_lasting[i] = is_lasting[i] && is_lasting[stage->inputs[k].stage];
+        }
+    }
+    return is_lasting;
+}
+
+static bool will_be_empty(const struct physical_stage *stage, const struct stage_size *sizes, const bool *is_lasting)
 {
     for (uint32_t i = 0; i < stage->n_empty_if; i++) {
-        const struct stage_size *size = &sizes[stage->inputs[stage->empty_if[i]].stage];
-        if (size->is_finished && size->rows == 0) {
+        uint32_t from = stage->inputs[stage->empty_if[i]].stage;
+        if (sizes[from].is_finished && sizes[from].rows == 0 && is_lasting[from]) {
             return true;
         }
     }
@@ -282,11 +300,12 @@ struct physical_plan *query_refine(const struct physical_plan *plan, const struc
     if (settled != next) {
         return settled;
     }
+    const bool *is_lasting = find_lasting(next, arena);
     for (uint32_t i = 0; i < next->n_stages; i++) {
         if (is_settled(next, sizes, i)) {
             continue;
         }
-        if (will_be_empty(&next->stages[i], sizes)) {
+        if (will_be_empty(&next->stages[i], sizes, is_lasting)) {
             make_empty(next, i, arena);
         } else if (options->partition_bytes > 0) {
             group_partitions(next, sizes, i, options->partition_bytes, arena);

@@ -6,7 +6,9 @@
  *
  * - An open choice whose small side has finished is made. If that is small enough, the reader takes in the SQL, splits
  *   and inputs of the large side, which then has no rows to send and no reader: its stage is gone from the plan.
- * - A stage whose input is empty, and which yields nothing then, reads nothing and has one task.
+ * - A stage whose input is empty, and which yields nothing then, keeps one task, or one for each of its scans. It runs, but
+ *   reads no rows: splits are marked as empty, and its inputs are opened. Only if that input would be empty again were it
+ *   redone: no stage that it comes from hangs on chance.
  * - The last stages become one (tail.h), if all that they read has finished and is small.
  * - A stage reads several small partitions with one task, as long as it need not keep its partitions apart from others'.
  *

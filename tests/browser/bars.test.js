@@ -1,14 +1,26 @@
 // How small and how quick the dashboard is.
+import fs from 'node:fs';
+import os from 'node:os';
 import { after } from 'node:test';
-import { assert, scenario, sleep } from '../e2e/harness.js';
+import { assert, childrenOf, scenario, sleep } from '../e2e/harness.js';
 import { checkQuiet, closeBrowser, longest, longestOfProcessor, openPage, picture, upWithDashboard } from './browser.js';
 
 after(closeBrowser);
 
-const IS_STRICT = process.env.CAPSTAN_BARS === '1'; // nobody else wants the machine: the bars themselves are asserted
+const IS_STRICT = process.env.CAPSTAN_BARS === '1'; // nobody else wants the machine (./dev soak bars): the bars themselves are asserted
+
+// A browser has a machine of its own, as a rule. Here the cluster takes what the browser leaves, or its tasks would be timed, too.
+function stepBack(up) {
+  for (const pid of [up.pid, ...childrenOf(up.pid)]) {
+    for (const thread of fs.readdirSync(`/proc/${pid}/task`)) os.setPriority(Number(thread), os.constants.priority.PRIORITY_LOW);
+  }
+}
+
+const isQuick = (ms) => ms < 100;
 
 scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', { ms: 120000 }, async (world) => {
-  const { base, post, ended } = await upWithDashboard(world, ['--set', 'max_concurrent_tasks_per_query=16'], { slots: 8 });
+  const { up, base, post, ended } = await upWithDashboard(world, ['--set', 'max_concurrent_tasks_per_query=16'], { slots: 8 });
+  if (IS_STRICT) stepBack(up);
   const first = await openPage(world, `${base}/`);
   await first.getByText('Throughput').waitFor();
   const { bytes, paint } = await first.evaluate(() => {
@@ -65,7 +77,8 @@ scenario('dashboard: small, quick to paint, and never stuck with 10,000 tasks', 
   assert.ok(longestMany < 3000 && longestWide < 3000, `${longestMany} ms, ${longestWide} ms`);
   if (IS_STRICT) {
     assert.ok(paint < 1000, `the first paint took ${paint} ms`);
-    assert.ok(longestMany < 100 && longestWide < 100, `the main thread was busy for ${longestMany} ms, ${longestWide} ms`);
+    const all = [longestBusy, longestMany, longestWide];
+    assert.ok(all.every(isQuick), `the main thread was busy for ${all} ms: while tasks ran, with 10,000, with 900 stages`);
   }
   checkQuiet(job, base);
 });
@@ -85,10 +98,11 @@ function treeOfStages(file) {
   return { stages: [...stages.slice(0, -1), { ...last, sql: 'select count(*) as n from (select n from a union all select n from b)', output: { exchange: 'result' } }] };
 }
 
-const strictOnly = { ms: 180000, if: IS_STRICT, why: 'it takes most of a minute; CAPSTAN_BARS=1 has it' };
+const strictOnly = { ms: 180000, if: IS_STRICT, why: 'it takes most of a minute; ./dev soak bars has it' };
 
 scenario('dashboard: never stuck while 10,000 tasks run in a graph of stages', strictOnly, async (world) => {
-  const { base, post, get, ended } = await upWithDashboard(world, ['--set', 'max_concurrent_tasks_per_query=16'], { slots: 8 });
+  const { up, base, post, get, ended } = await upWithDashboard(world, ['--set', 'max_concurrent_tasks_per_query=16'], { slots: 8 });
+  stepBack(up);
   const plan = treeOfStages(world.file('nothing.csv', 'a\n1\n'));
   const page = await openPage(world, `${base}/#/jobs`);
   await page.getByText('There are no such jobs').waitFor();
@@ -129,11 +143,7 @@ scenario('dashboard: never stuck while 10,000 tasks run in a graph of stages', s
     `dashboard: 10,015 tasks in 31 stages: longest task of the main thread ${Math.round(longestCalm)} ms (${Math.round(ofProcessor)} ms of the ` +
       `processor) when opened, ${Math.round(longestLive)} ms (${Math.round(live)} ms of the processor) while they ran`,
   );
-  assert.ok(ofProcessor < 250 && live < 250, `${ofProcessor} ms, ${live} ms`);
-  assert.ok(longestCalm < 1000, `${longestCalm} ms`);
-  if (IS_STRICT) {
-    assert.ok(longestCalm < 100, `the main thread was busy for ${longestCalm} ms`);
-    assert.ok(live < 100, `the main thread took ${live} ms of the processor while the tasks ran`);
-  }
+  assert.ok([ofProcessor, live].every(isQuick), `the main thread took ${ofProcessor} ms of the processor, ${live} ms while tasks ran`);
+  assert.ok([longestCalm, longestLive].every(isQuick), `the main thread was busy for ${longestCalm} ms, ${longestLive} ms while tasks ran`);
   for (const one of [page, calm]) checkQuiet(one, base);
 });

@@ -119,7 +119,7 @@ export async function lively(world) {
       tasks: [
         command('extract', 'echo \'{"rows": 3}\''),
         sleep('clean', 20, { depends_on: ['extract'] }),
-        command('load', 'echo it went wrong >&2; exit 3', { depends_on: ['clean'], retry: { max_attempts: 2, backoff_ms: 10 } }),
+        command('load', 'sleep 0.1; echo it went wrong >&2; exit 3', { depends_on: ['clean'], retry: { max_attempts: 2, backoff_ms: 10 } }),
         sleep('index', 10, { depends_on: ['load'] }),
         sleep('report', 10, { depends_on: ['extract'] }),
       ],

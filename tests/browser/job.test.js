@@ -1,8 +1,8 @@
 // The page of one job: what is seen of it, and what is done to it.
 import fs from 'node:fs';
 import { after } from 'node:test';
-import { assert, scenario, sleep, until } from '../e2e/harness.js';
-import { checkQuiet, closeBrowser, gated, lively, openPage, picture, upWithDashboard } from './browser.js';
+import { assert, command, scenario, sleep, until } from '../e2e/harness.js';
+import { checkAccessible, checkQuiet, closeBrowser, gated, lively, openPage, picture, upWithDashboard } from './browser.js';
 
 after(closeBrowser);
 
@@ -37,12 +37,59 @@ scenario('dashboard: a job is canceled, retried, and retried from a task, by cli
   checkQuiet(page, base);
 });
 
+// Who was given which attempt, in their order.
+async function assignments(base, id) {
+  const text = await (await fetch(`${base}/v1/events?job=${id}&follow=false`)).text();
+  const events = text.split('\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)));
+  return events.filter(({ type }) => type === 'assigned');
+}
+
+// The longest bar of a state in the timeline, by its colour: the middle of it, in the window.
+const barOf = (page, state) =>
+  page.evaluate((name) => {
+    const canvas = document.querySelector('.timeline canvas');
+    const probe = document.body.appendChild(document.createElement('span'));
+    probe.style.color = `var(--${name})`;
+    const wanted = getComputedStyle(probe).color.match(/\d+/g).slice(0, 3).map(Number);
+    probe.remove();
+    const { data, width, height } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const is = (x, y) => wanted.every((value, i) => data[(y * width + x) * 4 + i] === value) && data[(y * width + x) * 4 + 3] === 255;
+    let best = { length: 0 };
+    for (let y = 0; y < height; y++) {
+      for (let x = 0; x < width; x++) {
+        let to = x;
+        while (to < width && is(to, y)) to++;
+        if (to - x > best.length) best = { length: to - x, x: (x + to) / 2, y: y + 1 };
+        x = to;
+      }
+    }
+    canvas.scrollIntoView({ block: 'center' });
+    const box = canvas.getBoundingClientRect();
+    return { length: best.length, x: box.left + (best.x * box.width) / width, y: box.top + (best.y * box.height) / height };
+  }, state);
+
+// What is drawn: a bar in the colour of each outcome, under the worker that it belongs to, which its name and its tip tell.
+async function checkTimeline(page, assigned) {
+  const workers = [...new Set(assigned.map(({ worker_id: id }) => id))].sort();
+  const counts = workers.map((worker) => `${assigned.filter(({ worker_id: id }) => id === worker).length} on ${worker}`);
+  const picture = page.getByRole('img', { name: /^Timeline: / });
+  await until('the timeline is drawn', async () => (await barOf(page, 'failed')).length > 4);
+  assert.equal((await picture.getAttribute('aria-label')).split(': ').at(-1), counts.join(', '));
+  assert.ok((await barOf(page, 'succeeded')).length > 0);
+  const bar = await barOf(page, 'failed');
+  await page.mouse.move(bar.x, bar.y);
+  const tip = await page.locator('.tip').innerText();
+  const [, attempt, worker] = /^load · task 0 · attempt (\d)\s+failed on (\S+)/.exec(tip) ?? [];
+  assert.ok(assigned.some((one) => one.stage === 2 && String(one.attempt) === attempt && one.worker_id === worker), tip);
+}
+
 scenario('dashboard: what failed says why, with every attempt', async (world) => {
   const { base, tree } = await lively(world);
   const page = await openPage(world, `${base}/#/jobs?state=failed`);
   await page.getByRole('link', { name: 'nightly' }).click();
   await page.getByText("task 'load' failed in attempt 2: exit code 3").waitFor();
   await page.getByRole('img', { name: /^Timeline: 5 attempts/ }).waitFor(); // load twice, index never
+  await checkTimeline(page, await assignments(base, tree));
   await page.getByRole('button', { name: 'load.0' }).click();
   await page.getByLabel('Result of the task').getByText('it went wrong').waitFor();
   await page.getByRole('button', { name: /^load: failed/ }).click(); // in the graph: only its tasks
@@ -52,6 +99,83 @@ scenario('dashboard: what failed says why, with every attempt', async (world) =>
   await page.keyboard.press('Enter');
   await page.getByRole('row', { name: /^nightly .*failed/ }).waitFor();
   await until('it is the only one', async () => (await page.getByRole('row').count()) === 2);
+  checkQuiet(page, base);
+});
+
+scenario('dashboard: why earlier attempts failed is told of what has succeeded, also in a large job', async (world) => {
+  const { base, post, ended } = await upWithDashboard(world, ['--set', 'max_concurrent_tasks_per_query=16'], { slots: 8 });
+  const page = await openPage(world);
+  const flaky = () => {
+    const flag = `${world.folder()}/flag`;
+    return command('flaky', `[ -e ${flag} ] || { touch ${flag}; exit 3; }`, { retry: { max_attempts: 2, backoff_ms: 10 } });
+  };
+  const row = (name) => page.getByRole('table', { name: 'Attempts' }).getByRole('row', { name });
+  const { job_id: small } = await post('/v1/jobs', { tasks: [flaky()] });
+  assert.equal((await ended(small)).state, 'succeeded');
+  await page.goto(`${base}/#/jobs/${small}`);
+  await page.getByRole('button', { name: 'flaky.0' }).click();
+  await row(/^1 failed \S+ [\d:.]+ \d.* exit code 3$/).waitFor();
+  await row(/^2 succeeded \S+ [\d:.]+ \d/).waitFor();
+  await checkAccessible(page, 'attempts');
+  await page.getByRole('table', { name: 'Attempts' }).scrollIntoViewIfNeeded();
+  await picture(page, 'job-attempts');
+
+  // So many tasks that not all events are read with the page.
+  const many = Array.from({ length: 4100 }, (_, i) => sleep(`t${i}`, 0, { depends_on: ['flaky'] }));
+  const { job_id: large } = await post('/v1/jobs', { tasks: [flaky(), ...many] });
+  assert.equal((await ended(large)).state, 'succeeded');
+  await page.goto(`${base}/#/jobs/${large}`);
+  await page.getByText('4,101 attempts; 1 earlier one not drawn').waitFor();
+  await page.getByRole('button', { name: 'flaky.0' }).click();
+  await page.getByText('The events of 1 earlier attempt have not been read.').waitFor();
+  assert.equal(await row(/^1 failed/).count(), 0);
+  await page.getByRole('button', { name: 'Read all events of the job' }).click();
+  await row(/^1 failed \S+ [\d:.]+ \d.* exit code 3$/).waitFor();
+  await row(/^2 succeeded/).waitFor();
+  checkQuiet(page, base);
+});
+
+// Goes on from what has the focus, as somebody without a mouse does.
+async function tabTo(page, target, key = 'Tab') {
+  for (let i = 0; i < 60; i++) {
+    if (await target.evaluate((element) => element === document.activeElement)) return;
+    await page.keyboard.press(key);
+  }
+  assert.fail(`${target} is not reached with ${key}`);
+}
+
+scenario('dashboard: a job is looked into and retried with nothing but the keyboard', async (world) => {
+  const { base, tree, get } = await lively(world);
+  const page = await openPage(world, `${base}/#/jobs/${tree}`);
+  const button = (name) => page.getByRole('button', { name });
+  const has = (target, what) => until(what, () => target.evaluate((element) => element === document.activeElement));
+  await button(/^load: failed/).waitFor();
+  await button('clean.0').waitFor();
+  await page.keyboard.press('Tab');
+  await has(page.getByRole('link', { name: 'To the content' }), 'the way past the navigation comes first');
+  await page.keyboard.press('Enter');
+  await has(page.getByRole('main'), 'the content has the focus');
+  await tabTo(page, button(/^load: failed/));
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Stage', { exact: true }).getByText('1 failed').waitFor();
+  await until('only its task is listed', async () => (await button('clean.0').count()) === 0);
+  await page.keyboard.press('Space'); // off again, and on
+  await button('clean.0').waitFor();
+  await page.keyboard.press('Enter');
+  await tabTo(page, button('load.0'));
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Result of the task').waitFor();
+  await tabTo(page, button('Retry from here'));
+  await page.keyboard.press('Enter');
+  await has(button('Yes'), 'the question has the focus');
+  await page.keyboard.press('Escape');
+  await has(button('Retry from here'), 'the button has it again');
+  assert.equal((await get(`/v1/jobs/${tree}`)).state, 'failed');
+  await page.keyboard.press('Enter');
+  await has(button('Yes'), 'the question has the focus');
+  await page.keyboard.press('Enter');
+  const attempt = async () => (await get(`/v1/jobs/${tree}/tasks`)).tasks.find(({ name }) => name === 'load').attempt;
+  await until('it has run again', async () => (await attempt()) > 2);
   checkQuiet(page, base);
 });
 

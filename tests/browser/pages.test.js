@@ -121,6 +121,67 @@ scenario('dashboard: who leads, jobs page by page, events held and searched, col
   for (const one of [page, other]) checkQuiet(one, base);
 });
 
+scenario('dashboard: events that are long past are found further back, or by the id of their job', async (world) => {
+  const { base, post, ended } = await upWithDashboard(world, [], { slots: 4 });
+  const run = async (tasks) => {
+    const { job_id: id } = await post('/v1/jobs', { tasks });
+    assert.equal((await ended(id)).state, 'succeeded');
+    return id;
+  };
+  const early = await run([sleep('t', 0)]);
+  await run(Array.from({ length: 500 }, (_, i) => sleep(`t${i}`, 0)));
+  const page = await openPage(world, `${base}/#/events?type=joined`);
+  await page.getByText('among the last 1,000 events').waitFor();
+  await page.getByText('None of these events fits.').waitFor();
+  await page.getByRole('button', { name: 'Look further back' }).click();
+  await page.getByRole('row', { name: /^\d+ \S+ joined/ }).first().waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Look further back' }).count(), 0);
+
+  const other = await openPage(world, `${base}/#/events`);
+  await other.getByText('among the last 1,000 events').waitFor();
+  await other.getByRole('searchbox').fill(early);
+  await other.getByText('among all events of the job that are kept').waitFor();
+  await other.getByRole('row', { name: new RegExp(`created ${early}`) }).waitFor();
+  await other.getByRole('row', { name: new RegExp(`completed ${early} 0\\.0`) }).waitFor();
+  await other.getByRole('searchbox').fill('');
+  await until('all jobs are there again', async () => (await other.getByRole('row').count()) > 10);
+  for (const one of [page, other]) checkQuiet(one, base);
+});
+
+scenario('dashboard: the overview tells tasks per second, and what has failed', async (world) => {
+  const { base, post, ended } = await upWithDashboard(world);
+  const page = await openPage(world, `${base}/`);
+  const failed = page.locator('a.tile', { hasText: 'Failed' });
+  await failed.getByText('jobs; 0 attempts').waitFor();
+  assert.equal(await failed.locator('.tile-value').innerText(), '0');
+  const gate = `${world.folder()}/gate`;
+  const N = 40;
+  const tasks = [gated('first', gate), ...Array.from({ length: N }, (_, i) => sleep(`t${i}`, 0, { depends_on: ['first'] }))];
+  const { job_id: id } = await post('/v1/jobs', { tasks });
+  await page.locator('a.tile', { hasText: 'Running' }).getByText('1', { exact: true }).waitFor();
+  // Each number is there for a second: all that come are kept.
+  await page.evaluate(() => {
+    const tile = document.querySelector('[data-testid=throughput]');
+    window.rates = [];
+    const keep = () => window.rates.push(parseFloat(tile.textContent));
+    new MutationObserver(keep).observe(tile, { characterData: true, childList: true, subtree: true });
+    keep();
+  });
+  assert.deepEqual(await page.evaluate(() => window.rates), [0]);
+  fs.writeFileSync(gate, '');
+  assert.equal((await ended(id)).state, 'succeeded');
+  await until('nothing more is counted', () => page.evaluate(() => window.rates.length > 1 && window.rates.at(-1) === 0));
+  const rates = await page.evaluate(() => window.rates);
+  const sum = rates.reduce((all, rate) => all + rate, 0);
+  // It is asked once a second, and more seldom on a busy machine.
+  assert.ok(sum > 0 && sum <= N + 2, `${rates}`);
+
+  await ended((await post('/v1/jobs', { tasks: [command('bad', 'exit 3', { retry: { max_attempts: 2, backoff_ms: 10 } })] })).job_id);
+  await failed.getByText('jobs; 2 attempts').waitFor();
+  assert.equal(await failed.locator('.tile-value').innerText(), '1');
+  checkQuiet(page, base);
+});
+
 scenario('dashboard: tasks that no worker can run are counted as stuck, until one comes', async (world) => {
   const cluster = await clusterWithDashboard(world, { settings: { stuck_task_warn_ms: 1000 } });
   const page = await openPage(world, `${cluster.base}/`);

@@ -395,6 +395,9 @@ scenario('CREATE TABLE AS makes a named table, or nothing', async (world) => {
   await ok(cluster, ['sql', `CREATE TABLE priorities AS ${text}`]);
   assertSameTable(await sql.query('FROM priorities'), await expected.query(text));
   await fails(cluster, ['sql', `CREATE TABLE priorities AS ${text}`], 1, /exist/);
+  const before = await cluster.json('table', 'list');
+  await fails(cluster, ['sql', `CREATE TABLE Orders AS ${text}`], 1, /data set 'orders' already.*table rm orders/s);
+  assert.deepEqual(await cluster.json('table', 'list'), before);
   await fails(cluster, ['sql', "CREATE TABLE broken AS SELECT error('a bad row') AS e FROM orders"], 1, /a bad row/);
   const { tables } = await cluster.json('table', 'list');
   assert.ok(tables.some(({ name }) => name === 'priorities'));

@@ -285,11 +285,17 @@ scenarioWithEachStore(
       stages: [
         { ...good, sql: undefined, output: { exchange: 'nowhere' } },
         { ...last, inputs: { m: 9 } },
+        { ...good, id: 2, inputs: { a: 3 } },
+        { ...good, id: 3, inputs: { a: 2 } },
+        { ...good, id: 4 },
       ],
     };
     await assert.rejects(sql.submit(many), (error) => {
       assert.match(error.details, /sql/);
       assert.match(error.details, /exchange/);
+      assert.match(error.details, /input "m" names stage 9/);
+      assert.match(error.details, /stage 2: it reads, over others or by itself, its own rows/);
+      assert.match(error.details, /stage 4: nobody reads it/);
       return true;
     });
     // Neither both nor none of SQL and plan, no broken parameters or options.

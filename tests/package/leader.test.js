@@ -1,5 +1,4 @@
 // The proxy of the Kubernetes manifests, with its real settings, in front of real coordinators: it follows the leader.
-// Runs where haproxy is installed.
 import fs from 'node:fs';
 import https from 'node:https';
 import net from 'node:net';
@@ -20,9 +19,10 @@ const freePort = () =>
     });
   });
 
-const needs = { if: has('haproxy'), why: 'haproxy is not installed' };
+// Not everybody has its folder in the path.
+const haproxy = has('haproxy') ? 'haproxy' : '/usr/sbin/haproxy';
 
-scenario('the Service capstan leads to whoever leads, also after the leader was killed', needs, async (world) => {
+scenario('the Service capstan leads to whoever leads, also after the leader was killed', async (world) => {
   const folder = world.folder('leader');
   const secrets = `${folder}/secrets`;
   run('packaging/kubernetes/make-secrets.sh', [secrets, 'postgres://unused']);
@@ -46,7 +46,7 @@ scenario('the Service capstan leads to whoever leads, also after the leader was 
     .replaceAll('/etc/capstan/tls', secrets)
     .replace(/capstan-coordinator-(\d)\.\S+:7480 verifyhost \S+/g, (_, i) => `${nodes[i].address} verifyhost localhost`);
   fs.writeFileSync(`${folder}/haproxy.cfg`, text);
-  const proxy = new Process('haproxy', 'haproxy', ['-f', `${folder}/haproxy.cfg`], { cwd: folder });
+  const proxy = new Process('haproxy', haproxy, ['-f', `${folder}/haproxy.cfg`], { cwd: folder });
 
   // As a browser calls it: by the name of the Service, whose certificate is the coordinator's.
   const ask = (path) =>

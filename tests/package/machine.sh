@@ -1,5 +1,6 @@
 #!/bin/sh
-# machine.sh PACKAGE - installs the .deb, uses it as its users would, removes and purges it.
+# machine.sh PACKAGE - installs the .deb, uses it as its users would, removes and purges it. Then the same for what
+# `make install` installs. Commands of the documentation that change a machine are typed here.
 #
 # As root all of that happens on a copy of this machine: an overlay of its file system that is thrown away, with mounts,
 # processes and network of its own, and without the folder of the sources. Where that is not possible, the package is
@@ -97,9 +98,26 @@ stops() { # PID
     wait "$1"
 }
 
+# Where the program and its settings are installed.
+prefix=/usr
+etc=/etc/capstan
+
+# The commands of the documentation, which is installed, too: of the block of sh that has WORDS in it.
+block() { # PAGE WORDS
+    awk -v words="$2" '/^```sh$/ { inside = 1; text = ""; next }
+        /^```$/ { if (inside && index(text, words)) printf "%s", text; inside = 0 }
+        inside { text = text $0 "\n" }' "$prefix/share/doc/capstan/docs/$1" | sed 's/10\.0\.0\.1\b/127.0.0.1/'
+}
+
+# Types them as a reader would, who is root already. They must be there.
+types() { # PAGE WORDS
+    block "$1" "$2" >"$scratch/typed.sh"
+    [ -s "$scratch/typed.sh" ] && sh -e -c 'sudo() { "$@"; } && . "$1"' - "$scratch/typed.sh"
+}
+
 # What a unit starts, as its user with its groups: systemd itself is not here to do it.
 unit() { # UNIT INSTANCE: prints the command
-    file=/usr/lib/systemd/system/$1
+    file=$prefix/lib/systemd/system/$1
     groups=$(sed -n 's/^SupplementaryGroups=/,/p' "$file")
     user=$(sed -n 's/^User=//p' "$file")
     install -d -m 0700 -o "$user" -g "$user" "$(sed -n 's/^WorkingDirectory=//p' "$file" | sed "s/%i/$2/")"
@@ -112,7 +130,7 @@ starts_units() {
     coordinator=$!
     sh -c "$(unit capstan-worker@.service 1)" >"$scratch/worker.log" 2>&1 &
     worker=$!
-    until_true 60 sh -c "capstan nodes --token-file /etc/capstan/admin.token --json | grep -q '\"status\":\"healthy\"'" || {
+    until_true 60 sh -c "$prefix/bin/capstan nodes --token-file $etc/admin.token --json | grep -q '\"status\":\"healthy\"'" || {
         cat "$scratch/coordinator.log" "$scratch/worker.log"
         return 1
     }
@@ -133,12 +151,16 @@ drains() {
 }
 
 admin() { # VERB...: as root, who alone can read the token
-    capstan "$@" --token-file /etc/capstan/admin.token
+    "$prefix/bin/capstan" "$@" --token-file "$etc/admin.token"
 }
 
-modes() { # FILE...
-    stat -c '%n %U:%G %a' "$@" | sed 's|/etc/capstan/||'
+modes() { # FILE...: of the folder of settings
+    (cd "$etc" && stat -c '%n %U:%G %a' "$@")
 }
+
+token_modes='admin.token root:root 600
+tokens root:capstan 640
+worker.token root:capstan-worker 640'
 
 links_a_worker() {
     examples=/usr/share/doc/capstan/examples
@@ -169,6 +191,71 @@ is_gone() { # UPPER
         ! getent group capstan-worker
 }
 
+# ---- with certificates, as docs/security.md and docs/install.md make them ----
+
+makes_certificates() {
+    mkdir "$scratch/secrets"
+    cd "$scratch/secrets"
+    types security.md 'openssl req -x509'
+}
+
+# The three keys of capstan.conf, and what docs/install.md says about who may read the files.
+places_certificates() {
+    cp "$scratch/secrets/ca.pem" "$scratch/secrets/node.pem" "$scratch/secrets/node.key" "$etc"
+    sed -i 's/^# tls-/tls-/' "$etc/capstan.conf"
+    types install.md 'node.key' && is 'ca.pem root:root 644
+node.pem root:root 644
+node.key root:capstan-worker 640' "$(modes ca.pem node.pem node.key)"
+}
+
+# What docs/security.md says a node of everything is that other machines may join.
+opens_up() {
+    cd "$scratch/secrets"
+    {
+        echo ADDRESS=127.0.0.1
+        block security.md '$TLS &' | grep '^TLS='
+        block security.md 'capstan up --listen 0.0.0.0' | sed 's/^capstan up /exec &/'
+    } >open.sh
+    sh -e open.sh >up.log 2>&1 &
+    up=$!
+    until_true 30 grep -q '^ready' up.log || {
+        cat open.sh up.log
+        return 1
+    }
+    runs_query env CAPSTAN_SERVER=127.0.0.1:7400 CAPSTAN_TOKEN_FILE=cluster.token CAPSTAN_TLS_CA=ca.pem \
+        CAPSTAN_TLS_CERT=node.pem CAPSTAN_TLS_KEY=node.key capstan
+}
+
+with_certificates() {
+    check 'certificates are made as docs/security.md says' makes_certificates
+    check 'those who need them can read them after what docs/install.md says' places_certificates
+    export CAPSTAN_TLS_CA="$etc/ca.pem"
+    check 'the units start a coordinator and a worker with TLS' starts_units
+    check 'an administrator runs a query over TLS' runs_query admin
+    check 'the worker stops' stops "$worker"
+    check 'and so does the coordinator' stops "$coordinator"
+    unset CAPSTAN_TLS_CA
+    check 'a node of everything that listens for other machines starts as docs/security.md says' opens_up
+    check 'and stops as well' stops "$up"
+}
+
+# ---- what make install installs, after the package has gone ----
+
+makes_users() {
+    types install.md 'sudo useradd' && is "$token_modes" "$(modes admin.token tokens worker.token)"
+}
+
+from_make() {
+    prefix=/usr/local
+    etc=/usr/local/etc/capstan
+    cp -a "$scratch/local/." /
+    check 'users and tokens are made as docs/install.md says' makes_users
+    check 'the units of make install start a coordinator and a worker' starts_units
+    check 'whose commands run as the user of workers' runs_tree capstan-worker admin
+    check 'they stop' stops "$worker"
+    check 'both of them' stops "$coordinator"
+}
+
 # shellcheck disable=SC2046 # words
 on_machine() {
     # shellcheck disable=SC2015 # one of them will do
@@ -180,9 +267,7 @@ on_machine() {
     check 'the program is in the path, and the sources are not there' sh -c "command -v capstan && ! [ -e '$sources/Makefile' ]"
     check 'it says the version of its package' is "capstan $(dpkg-query -W -f '${Version}' capstan)" "$(capstan version)"
     check 'all libraries are found' sh -c '! ldd /usr/bin/capstan /usr/lib/capstan/libduckdb.so | grep "not found"'
-    check 'tokens can be read by those who need them' is "admin.token root:root 600
-tokens root:capstan 640
-worker.token root:capstan-worker 640" "$(modes /etc/capstan/admin.token /etc/capstan/tokens /etc/capstan/worker.token)"
+    check 'tokens can be read by those who need them' is "$token_modes" "$(modes admin.token tokens worker.token)"
     check 'bash completes it' completes
     check 'the user capstan starts everything with up' starts_up
     check 'runs a tree' runs_tree capstan $(as capstan) capstan
@@ -198,6 +283,7 @@ worker.token root:capstan-worker 640" "$(modes /etc/capstan/admin.token /etc/cap
     check 'nor the state' cannot_read /var/lib/capstan/coordinator/state.db
     check 'the worker finishes what it runs when it is stopped' drains
     check 'the coordinator stops' stops "$coordinator"
+    with_certificates
     ! command -v systemd-analyze >/dev/null || check 'systemd finds nothing wrong with the units' verifies_units
     check 'a worker of one'"'"'s own links with what is installed' links_a_worker
     check 'and so does a client' links_a_client
@@ -207,6 +293,7 @@ worker.token root:capstan-worker 640" "$(modes /etc/capstan/admin.token /etc/cap
         [ -s /etc/capstan/capstan.conf ] && [ -s /var/lib/capstan/coordinator/state.db ]'
     check 'a purge takes them' dpkg --no-triggers --purge capstan
     check 'and leaves nothing' is_gone /tmp/upper
+    from_make
 }
 
 # ---- unpacked only ----
@@ -245,8 +332,10 @@ enter() {
     mount -t tmpfs tmpfs "$base/root/tmp"
     mkdir "$base/root/tmp/upper" && mount --bind "$base/upper" "$base/root/tmp/upper"
     cp "$package" "$0" "$base/root/tmp/"
-    mount -t tmpfs tmpfs "$base/root$sources"
     [ "${CAPSTAN_MACHINE:-}" != try ] || exec chroot "$base/root" /bin/true
+    BUILD=$sources/build/release PREFIX=/usr/local SYSCONFDIR=/usr/local/etc DESTDIR=$base/root/tmp/local \
+        "$sources/packaging/install.sh" install
+    [ ! -d "$base/root$sources" ] || mount -t tmpfs tmpfs "$base/root$sources"
     exec chroot "$base/root" env -i PATH="$PATH" CAPSTAN_MACHINE=inside SOURCES="$sources" \
         sh /tmp/machine.sh "/tmp/$(basename "$package")"
 }

@@ -224,6 +224,7 @@ test('every file that is named comes from a Secret that make-secrets.sh makes, a
     .map((document) => document.toJS())
     .filter((secret) => secret !== null);
   const keys = new Map(made.map((secret) => [secret.metadata.name, Object.keys(secret.data)]));
+  const mounted = new Map();
   for (const pod of pods) {
     const { volumes } = pod.spec.template.spec;
     const there = containerOf(pod).volumeMounts.flatMap(({ name, mountPath }) => {
@@ -236,6 +237,7 @@ test('every file that is named comes from a Secret that make-secrets.sh makes, a
       for (const key of chosen) assert.ok(all.includes(key), `${volume.secret.secretName} has no ${key}`);
       return chosen.map((key) => `${mountPath}/${key}`);
     });
+    mounted.set(pod, there);
     const text = pod === proxy ? of('ConfigMap')[0].data['haproxy.cfg'] : wordsOf(pod).join(' ');
     const wanted = [...new Set(text.match(/\/etc\/capstan\/[\w./]+/g))];
     assert.ok(wanted.length > 0);
@@ -246,13 +248,29 @@ test('every file that is named comes from a Secret that make-secrets.sh makes, a
     }
   }
   assert.equal(Buffer.from(made.find(({ metadata }) => metadata.name === 'capstan-store').data.url, 'base64').toString(), 'postgres://a:b@c/d');
+  // Each certificate is for the names under which its pods are called, and for none of the others'.
   const service = of('Service').find(({ metadata }) => metadata.name === 'capstan').metadata.name;
-  const names = ['capstan-coordinator-2.capstan-coordinators.capstan.svc', '10-1-2-3.capstan.pod', service, ...flag(coordinator, 'http-name')];
-  for (const name of names) {
-    run('openssl', ['verify', '-CAfile', `${secrets}/ca.pem`, '-verify_hostname', name, `${secrets}/node.pem`]);
+  const names = new Map([
+    [coordinator, ['capstan-coordinator-2.capstan-coordinators.capstan.svc', service, ...flag(coordinator, 'http-name')]],
+    [worker, ['10-1-2-3.capstan.pod']],
+  ]);
+  const everybody = [...names.values()].flat();
+  for (const [pod, own] of names) {
+    const file = path.join(secrets, path.basename(flag(pod, 'tls-cert')[0]));
+    const verify = (name) => run('openssl', ['verify', '-CAfile', `${secrets}/ca.pem`, '-verify_hostname', name, file]);
+    for (const name of own) verify(name);
+    for (const name of [...everybody.filter((one) => !own.includes(one)), 'other.example']) {
+      assert.throws(() => verify(name), /hostname mismatch/, `${file} is good for ${name}`);
+    }
+    const key = path.join(secrets, path.basename(flag(pod, 'tls-key')[0]));
+    assert.equal(run('openssl', ['x509', '-in', file, '-noout', '-pubkey']), run('openssl', ['pkey', '-in', key, '-pubout']));
   }
-  assert.throws(() => run('openssl', ['verify', '-CAfile', `${secrets}/ca.pem`, '-verify_hostname', 'other.example', `${secrets}/node.pem`]));
+  // Commands of tasks read what a worker reads: its own key, and no other.
+  assert.deepEqual(mounted.get(worker).map((file) => path.basename(file)).sort(), ['ca.pem', 'worker.key', 'worker.pem', 'worker.token']);
+  assert.ok(!mounted.get(proxy).some((file) => file.endsWith('.key')));
   assert.match(flag(worker, 'advertise')[0], /^\$\(printf %s \$POD_IP \| tr \.: -\)\.capstan\.pod:7401$/);
   const repeated = run(`${folder}/make-secrets.sh`, [secrets, 'postgres://a:b@c/d']);
-  assert.ok(repeated.includes(made[0].data['node.pem']), 'a second call makes the same');
+  for (const { data } of made) {
+    for (const value of Object.values(data)) assert.ok(repeated.includes(value), 'a second call makes the same');
+  }
 });

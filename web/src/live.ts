@@ -32,6 +32,19 @@ export class EventReader {
   }
 }
 
+async function readAll(body: ReadableStream<BufferSource>, take: (event: CapstanEvent) => void): Promise<void> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const frames = new EventReader();
+  for (let piece; !(piece = await reader.read()).done; ) for (const event of frames.take(piece.value)) take(event);
+}
+
+// All events of a job that there are.
+export async function readEvents(job: string, take: (event: CapstanEvent) => void): Promise<void> {
+  const response = await fetch(`/v1/events${query({ job, follow: false })}`, { headers: headers() });
+  if (!response.ok || !response.body) throw new ApiError(response.status, {});
+  await readAll(response.body, (event) => event.resync || take(event));
+}
+
 // Follows events until it is told to stop. Rests while the page is hidden.
 export function follow(options: LiveOptions): () => void {
   let isOver = false;
@@ -66,9 +79,7 @@ export function follow(options: LiveOptions): () => void {
     if (!response.ok || !response.body) throw new ApiError(response.status, {});
     options.onState?.('live');
     retryMs = 250;
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    const frames = new EventReader();
-    for (let piece; !(piece = await reader.read()).done; ) for (const event of frames.take(piece.value)) take(event);
+    await readAll(response.body, take);
   };
   const rest = (ms: number) =>
     new Promise<void>((resolve) => {

@@ -2,6 +2,8 @@
 // the events are taken in, and all of them are read again now and then.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type CapstanEvent, type Task } from './api';
+import { readEvents } from './live';
+import { detailsOf } from './parts/eventline';
 import type { Attempt } from './parts/timeline';
 
 const PAGE = 1000;
@@ -67,20 +69,23 @@ export function noteAttempt(known: Map<string, Attempt>, event: CapstanEvent): v
   const key = `${event.stage}.${event.task}.${event.attempt}`;
   const outcome = ENDINGS[event.type];
   const attempt = known.get(key);
-  if (event.type === 'assigned' && event.worker_id !== null) {
+  // What is no worker's is never assigned.
+  if (event.type === 'assigned' || (event.type === 'started' && !attempt)) {
     known.set(key, {
       stage: event.stage,
       task: event.task,
       attempt: event.attempt,
-      worker: event.worker_id,
+      worker: event.worker_id ?? '',
       from: event.at_ms,
       to: null,
       outcome: 'running',
+      message: null,
       name: null,
     });
   } else if (outcome !== undefined && attempt && attempt.to === null) {
     attempt.to = event.at_ms;
     attempt.outcome = outcome;
+    attempt.message = detailsOf(event) || null;
   }
 }
 
@@ -201,32 +206,68 @@ export function useTasks(jobId: string, isEnded: boolean): Tasks {
   };
 }
 
+// The last attempt, as the task tells it. None while it waits for the next one.
+function lastOf(task: Task): Attempt | undefined {
+  if (task.started_at_ms === null || task.state === 'queued') return undefined;
+  return {
+    stage: task.stage,
+    task: task.task,
+    attempt: task.attempt ?? 1,
+    worker: task.worker_id ?? '',
+    from: task.started_at_ms,
+    to: task.state === 'running' ? null : task.finished_at_ms,
+    outcome: task.state,
+    message: task.message,
+    name: task.name,
+  };
+}
+
+export interface Attempts {
+  list: Attempt[];
+  missing: number; // earlier ones that no event has told of
+}
+
+// The attempts of one task, by their numbers.
+export function attemptsOf(task: Task, earlier: Map<string, Attempt>): Attempts {
+  const list: Attempt[] = [];
+  const n = task.attempt ?? 0;
+  let missing = 0;
+  for (let i = 1; i <= n; i++) {
+    const last = i === n ? lastOf(task) : undefined;
+    const attempt = last ?? earlier.get(`${task.stage}.${task.task}.${i}`);
+    if (attempt && (attempt === last || attempt.to !== null)) list.push(attempt);
+    else if (i < n || task.state === 'queued') missing++;
+  }
+  return { list, missing };
+}
+
 // All attempts that are known: the last one of each task as the task tells it, those before as events told. They are
 // looked at again when there is another `version`.
-export function useAttempts(tasks: Tasks, version: string): Attempt[] {
+export function useAttempts(tasks: Tasks, version: string): Attempts {
   return useMemo(() => {
-    const attempts: Attempt[] = [];
+    const list: Attempt[] = [];
+    let missing = 0;
     for (const task of tasks.list) {
-      if (task.started_at_ms === null || task.worker_id === null) continue;
-      attempts.push({
-        stage: task.stage,
-        task: task.task,
-        attempt: task.attempt ?? 1,
-        worker: task.worker_id,
-        from: task.started_at_ms,
-        to: task.state === 'running' ? null : task.finished_at_ms,
-        outcome: task.state,
-        name: task.name,
-      });
+      const only = task.attempt === 1 ? lastOf(task) : undefined; // as of nearly all
+      if (only) {
+        if (only.worker !== '') list.push(only);
+        continue;
+      }
+      const own = attemptsOf(task, tasks.earlier);
+      missing += own.missing;
+      for (const attempt of own.list) if (attempt.worker !== '') list.push({ ...attempt, name: task.name });
     }
-    const last = new Map<number, Task>();
-    if (tasks.earlier.size > 0) for (const task of tasks.list) last.set(keyOf(task.stage, task.task), task);
-    for (const attempt of tasks.earlier.values()) {
-      const task = last.get(keyOf(attempt.stage, attempt.task));
-      if (task?.attempt !== attempt.attempt && attempt.to !== null) attempts.push({ ...attempt, name: task?.name ?? null });
-    }
-    return attempts;
+    return { list, missing };
   }, [version]);
+}
+
+// The attempts of one task as all events of its job that there are tell of them.
+export async function readAttempts(jobId: string, { stage, task }: Task): Promise<Map<string, Attempt>> {
+  const found = new Map<string, Attempt>();
+  await readEvents(jobId, (event) => {
+    if (event.stage === stage && event.task === task) noteAttempt(found, event);
+  });
+  return found;
 }
 
 // One task with its result: pages are read until it is found.

@@ -541,6 +541,9 @@ SELECT id, arr, arr[1], array_distance(arr::FLOAT[3], [1, 2, 3]::FLOAT[3]), arra
 -- name: enums
 SELECT e, count(*), max(e), e < 'high', e::VARCHAR, enum_code(e), e = 'mid' FROM (SELECT level::ENUM('low', 'mid', 'high') AS e FROM facts) GROUP BY e;
 
+-- name: lists-of-enums
+SELECT k, list(level::ENUM('low', 'mid', 'high') ORDER BY id) AS levels FROM facts GROUP BY k ORDER BY k;
+
 -- name: json
 SELECT js->'k', js->>'v', json_extract(js, '$.k'), json_extract_string(js, '$.v'), json_type(js), json_keys(js), json_array_length('[1,2]'), to_json(obj), js::VARCHAR, json_valid(txt), (js->>'k')::INTEGER + 1 FROM facts WHERE id < 100;
 

@@ -269,6 +269,28 @@ TEST(statements_that_write_become_files_and_a_publish)
     runner_close(&runner);
 }
 
+TEST(a_table_cannot_take_the_name_of_a_data_set_of_other_files)
+{
+    struct runner runner = open_runner();
+    struct planner_table tables[] = {
+        {.name = "nation", .source = runner.tables[1].source},
+        {.name = "mine", .source = "/elsewhere/*.csv", .format = "csv"},
+        {.name = "again", .source = "/warehouse/again/*.parquet", .format = "parquet"},
+    };
+    CHECK_STR(runner.tables[1].name, "nation");
+    runner.tables = tables;
+    runner.n_tables = ARRAY_LEN(tables);
+    check_error(&runner, "CREATE TABLE mine AS SELECT * FROM nation", ERR_INVALID,
+                "there is a data set 'mine' already, which reads /elsewhere/*.csv");
+    check_error(&runner, "CREATE TABLE MINE AS SELECT * FROM nation", ERR_INVALID,
+                "there is a data set 'mine' already");
+    check_error(&runner, "CREATE TABLE nation AS SELECT * FROM nation", ERR_INVALID, "there is a data set 'nation'");
+    /* What it made before, whose files somebody has removed, may be made again; and a folder is no data set. */
+    CHECK(check_both(&runner, "CREATE TABLE again AS SELECT * FROM nation", "SELECT * FROM nation").is_published);
+    CHECK(check_both(&runner, "COPY nation TO '/data/mine' (FORMAT csv)", "SELECT * FROM nation").is_published);
+    runner_close(&runner);
+}
+
 TEST(statements_that_change_anything_else_are_refused)
 {
     static const char *const statements[] = {

@@ -112,7 +112,7 @@ static const char *skip_nan_sign(const char *text, const char *p)
     return is_nan ? p + 1 : p;
 }
 
-/* Texts that are the same but for the last digits of fractions in them, and, if they are inexact, the sign of NaN. */
+/* Texts that are the same; with floats, but for the last digits of fractions in them, and the sign of NaN. */
 static bool is_same_text(const char *a, const char *b, bool has_floats)
 {
     const char *p = a;
@@ -120,9 +120,12 @@ static bool is_same_text(const char *a, const char *b, bool has_floats)
     if (a == NULL || b == NULL) {
         return a == b;
     }
+    if (!has_floats) {
+        return strcmp(a, b) == 0;
+    }
     while (*p != '\0' && *q != '\0') {
-        p = has_floats ? skip_nan_sign(a, p) : p;
-        q = has_floats ? skip_nan_sign(b, q) : q;
+        p = skip_nan_sign(a, p);
+        q = skip_nan_sign(b, q);
         if (is_number_start(a, p) && is_number_start(b, q)) {
             char *end_p = NULL;
             char *end_q = NULL;

@@ -40,3 +40,16 @@ TEST(fractions_may_differ_in_their_last_digits_only)
     CHECK(!is_same("DOUBLE", "0.1", "0.1000001", ORDER_MATTERS));
     CHECK(!is_same("BIGINT", "1000000000001", "1000000000002", ORDER_MATTERS));
 }
+
+TEST(what_is_exact_may_not_differ_at_all)
+{
+    static const char *const types[] = {"DECIMAL(38,2)", "DECIMAL(18,3)[]", "VARCHAR", "TIMESTAMP", "JSON"};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        CHECK(is_same(types[i], "1234567890123.25", "1234567890123.25", ORDER_MATTERS));
+        CHECK(!is_same(types[i], "1234567890123.25", "1234567890123.26", ORDER_MATTERS));
+        CHECK(!is_same(types[i], "1234567890123.25", "1234567890123.26", ORDER_IS_FREE));
+        CHECK(!is_same(types[i], "0.1", "0.10", ORDER_MATTERS));
+    }
+    CHECK(is_same("STRUCT(a DOUBLE, b DECIMAL(18,2))", "{'a': 0.1, 'b': 1.00}", "{'a': 0.10000000000000001, 'b': 1.00}",
+                  ORDER_MATTERS));
+}

@@ -609,6 +609,11 @@ TEST(http_events_are_followed_and_taken_up_again)
     CHECK_INT(ask(&c, "GET /v1/events?job=j1&follow=false&after=0", headers, NULL), 200);
     CHECK(strstr(c.body, "\"type\":\"created\"") == NULL);
     CHECK(strstr(c.body, "\"type\":\"assigned\"") != NULL);
+    CHECK_INT(ask(&c, "GET /v1/events?job=j1&follow=false&last=1", headers, NULL), 200);
+    CHECK(strstr(c.body, "\"type\":\"created\"") == NULL);
+    CHECK(strstr(c.body, "\"type\":\"assigned\"") != NULL); /* was missed, however few `last` asks for */
+    CHECK_INT(get(&c, "/v1/events?job=j1&follow=false&last=1"), 200);
+    CHECK(strstr(c.body, "\"type\":\"assigned\"") == NULL);
     CHECK_INT(ask(&c, "GET /v1/events", "Last-Event-ID: x\r\n", NULL), 400);
     client_deinit(&c);
     buf_deinit(&seen);

@@ -188,6 +188,14 @@ TEST(what_cannot_or_need_not_be_cut_is_one_task_with_the_reason)
     CHECK_STR(f.physical->stages[0].sql, "SELECT whole");
     f.options.single_task_bytes = 20000000;
     CHECK_STR(cut(&f, scan_of(&f, "large.parquet"))->single_reason, "its input is small: 15000000 bytes");
+    /* How large files are that cannot be split is not known, so nothing is said about it. */
+    struct plan_node *csv = scan_of(&f, "");
+    csv->as.scan->source = SCAN_STAND_IN;
+    csv->as.scan->from = "read_csv('x.csv')";
+    csv->as.scan->n_files = 0;
+    CHECK_STR(cut(&f, csv)->single_reason, "it reads only files that are not Parquet, which cannot be split");
+    CHECK_STR(cut(&f, join_of(&f, JOIN_INNER, scan_of(&f, "large.parquet"), csv))->single_reason,
+              "its input is small: 15000000 bytes, besides files that are not Parquet, which cannot be split");
     f.options.is_forced = true;
     CHECK(cut(&f, scan_of(&f, "large.parquet"))->single_reason == NULL);
     struct plan_node *dummy = arena_zalloc(&f.arena, sizeof *dummy);
@@ -212,6 +220,25 @@ TEST(a_sum_is_made_in_two_steps)
     CHECK_UINT(f.physical->stages[1].n_empty_if, 1);
     check_exchanges(cut(&f, sum_over(&f, scan_of(&f, "large.parquet"), false)), "gather/3 result/1");
     CHECK_UINT(f.physical->stages[1].n_empty_if, 0); /* the sum of nothing is a row */
+    fixture_deinit(&f);
+}
+
+TEST(a_sum_of_floating_point_numbers_is_not_the_same_each_time)
+{
+    struct fixture f = fixture_new();
+    struct plan_node *sum = sum_over(&f, scan_of(&f, "large.parquet"), true);
+    cut(&f, sum);
+    CHECK(f.physical->stages[0].is_deterministic);
+    CHECK(f.physical->stages[1].is_deterministic);
+    struct expression *call = sum->as.aggregate->aggregates[0];
+    sum->columns[1] = call->type = call->args[0]->type = type_plain(TYPE_DOUBLE);
+    check_exchanges(cut(&f, sum), "hash/3 result/4");
+    CHECK(!f.physical->stages[0].is_deterministic);
+    CHECK(!f.physical->stages[1].is_deterministic);
+    call->as.aggregate->name = "max"; /* whichever comes first */
+    cut(&f, sum);
+    CHECK(f.physical->stages[0].is_deterministic);
+    CHECK(f.physical->stages[1].is_deterministic);
     fixture_deinit(&f);
 }
 

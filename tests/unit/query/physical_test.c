@@ -196,8 +196,43 @@ TEST(all_mistakes_are_listed_at_once)
                              "stage 1: \"sql\" must be a text that is not empty\n"
                              "stage 1: a gather exchange has no \"keys\"\n"
                              "stage 1: the id occurs twice\n"
-                             "stage 1: input \"t\" names stage 5, which there is not");
+                             "stage 1: input \"t\" names stage 5, which there is not\n"
+                             "stage 1: nobody reads it");
     CHECK_STR(r.e.message, "stage 1: it has an unknown member \"x\" (and more is wrong)");
+    reading_deinit(&r);
+}
+
+/* What is wrong with a stage by itself does not hide what is wrong between others, nor does it show twice. */
+TEST(mistakes_of_stages_and_between_them_are_listed_at_once)
+{
+    struct reading r = read_text(
+        "{\"stages\":[{\"id\":0,\"sql\":\"a\",\"output\":{\"exchange\":\"nowhere\"}},"
+        "{\"id\":1,\"sql\":\"b\",\"inputs\":{\"x\":2},\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":2,\"sql\":\"c\",\"inputs\":{\"x\":1},\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":3,\"sql\":\"d\",\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":4,\"sql\":\"e\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":2}},"
+        "{\"id\":5,\"sql\":\"f\",\"inputs\":{\"x\":4},\"splits\":[{\"file\":\"f\"}],\"output\":{\"exchange\":\"result\"}},"
+        "{\"id\":6,\"sql\":\"g\",\"inputs\":{\"x\":0,\"y\":4},\"output\":{\"exchange\":\"range\",\"keys\":[\"k\"],"
+        "\"partitions\":2,\"bounds\":\"x\"}},"
+        "{\"id\":7,\"sql\":\"h\",\"inputs\":{\"x\":6,\"y\":8},\"output\":{\"exchange\":\"result\"}},"
+        "{\"id\":9,\"sql\":\"i\",\"inputs\":{\"y\":4},\"output\":{\"exchange\":\"range\",\"keys\":[\"k\"],"
+        "\"partitions\":2,\"bounds\":\"y\"}}]}");
+    CHECK_STR(r.errors.data,
+              "stage 0: \"output\" needs an \"exchange\": hash, range, forward, broadcast, gather or result\n"
+              "stage 7: input \"y\" names stage 8, which there is not\n"
+              "stage 3: nobody reads it\n"
+              "stage 9: nobody reads it\n"
+              "exactly one stage must have the exchange \"result\", 2 have\n"
+              "stage 5: it has splits, and reads stage 4 by partition: one task per what?\n"
+              "stage 9: the \"bounds\" of its range exchange must be an input that is read as a whole\n"
+              "stage 1: it reads, over others or by itself, its own rows\n"
+              "stage 2: it reads, over others or by itself, its own rows");
+    reading_deinit(&r);
+    /* Whom a stage reads is not known: so nobody can say who is not read, or how many tasks it has. */
+    r = read_text(
+        "{\"stages\":[{\"id\":0,\"sql\":\"a\",\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":1,\"sql\":\"b\",\"inputs\":{\"x\":\"0\"},\"groups\":[[0,0]],\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK_STR(r.errors.data, "stage 1: an input's stage must be a whole number from 0 to 4294967294");
     reading_deinit(&r);
 }
 

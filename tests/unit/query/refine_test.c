@@ -98,6 +98,28 @@ TEST(a_stage_without_rows_to_come_reads_nothing)
     arena_deinit(&f.arena);
 }
 
+/* It may have rows when it is redone, and nobody plans again then. */
+TEST(no_rows_by_chance_are_not_counted_on)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true};
+    f.plan->stages[0].is_deterministic = false;
+    const struct physical_stage *join = &refine(&f, 0)->stages[1];
+    CHECK_UINT(join->n_splits, 2);
+    CHECK(!join->splits[0].is_empty);
+    f.plan->stages[0].is_deterministic = true;
+    CHECK_UINT(refine(&f, 0)->stages[1].n_splits, 1);
+    /* Nor are those of a stage that reads such rows. */
+    f.plan->stages[2].choice.is_open = false;
+    f.sizes[0].rows = 5;
+    f.sizes[1] = f.sizes[0];
+    f.sizes[2] = (struct stage_size){.is_finished = true};
+    CHECK_UINT(physical_tasks(refine(&f, 0), 3), 1);
+    f.plan->stages[0].is_deterministic = false;
+    CHECK_UINT(physical_tasks(refine(&f, 0), 3), 4);
+    arena_deinit(&f.arena);
+}
+
 TEST(small_partitions_share_a_task)
 {
     struct fixture f = fixture_of(join_plan);

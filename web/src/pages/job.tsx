@@ -211,12 +211,20 @@ interface OfTasks {
 }
 
 function TimelineCard({ job, tasks, version, now }: OfTasks) {
-  const attempts = useAttempts(tasks, useLater(version, 20));
+  const { list: attempts, missing } = useAttempts(tasks, useLater(version, 20));
   const from = attempts.reduce((least, one) => Math.min(least, one.from), job.started_at_ms ?? Infinity);
   const last = attempts.reduce((most, one) => Math.max(most, one.to ?? one.from), from + 1);
   const to = hasEnded(job.state) ? last : Math.max(now, from + 1);
   return (
-    <Card title="Timeline" extra={<span class="soft">{plural(attempts.length, 'attempt')}</span>}>
+    <Card
+      title="Timeline"
+      extra={
+        <span class="soft">
+          {plural(attempts.length, 'attempt')}
+          {missing > 0 && `; ${plural(missing, 'earlier one')} not drawn`}
+        </span>
+      }
+    >
       {attempts.length === 0 ? <Empty>No worker has had a task of it.</Empty> : <Timeline attempts={attempts} from={from} to={to} />}
     </Card>
   );
@@ -294,6 +302,7 @@ function Body({ job, refresh }: { job: Job; refresh: () => void }) {
         <TaskTable
           jobId={job.job_id}
           tasks={tasks.list}
+          earlier={tasks.earlier}
           stage={selected}
           now={now}
           isCut={tasks.isCut}

@@ -66,6 +66,7 @@ export function Chart({ columns, rows, total }: { columns: Column[]; rows: Cell[
   const along = (point: Point) => PAD.left + ((point.x - xLow) / (xHigh - xLow || 1)) * inner;
   const every = Math.max(1, Math.ceil(points.length / 12));
   const band = inner / Math.max(1, points.length);
+  const range = values.length === 0 ? '' : ` from ${short(Math.min(...values))} to ${short(Math.max(...values))}`;
   return (
     <div class="chart">
       <div class="row">
@@ -97,7 +98,7 @@ export function Chart({ columns, rows, total }: { columns: Column[]; rows: Cell[
         </label>
         {total > points.length && <span class="soft">the first {number(Math.min(max, rows.length))} of {number(total)} rows</span>}
       </div>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${columns[y]?.name} by ${columns[x]?.name}, ${points.length} values from ${short(Math.min(...values))} to ${short(Math.max(...values))}`}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${columns[y]?.name} by ${columns[x]?.name}, ${points.length} values${range}`}>
         {ticks(low, high).map((tick) => (
           <g key={tick}>
             <line class="rule" x1={PAD.left} x2={WIDTH - PAD.right} y1={up(tick)} y2={up(tick)} />

@@ -68,7 +68,7 @@ function Box({ stage, note, at, isOn, onSelect }: { stage: Stage; note: string |
       class={`stage is-${state} ${isOn ? 'is-on' : ''}`}
       transform={`translate(${at.x},${at.y})`}
       role="button"
-      tabIndex={0}
+      tabindex={0} // in an SVG attributes keep their case, and tabIndex is none
       aria-pressed={isOn}
       onClick={onSelect}
       onKeyDown={(event) => {

@@ -14,7 +14,7 @@ export function cellText(cell: Cell): string {
   return typeof cell === 'object' ? JSON.stringify(cell) : String(cell);
 }
 
-const NUMERIC = /^(U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|FLOAT|DOUBLE|DECIMAL)/;
+const NUMERIC = /^(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL(\([\d,]*\))?)$/;
 export const isNumeric = (column: Column) => NUMERIC.test(column.type);
 
 const LETTER = 7.3; // pixels

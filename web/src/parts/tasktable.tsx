@@ -1,9 +1,10 @@
 // The tasks of a job as a table, of which only what can be seen is there; and one of them in full.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Task } from '../api';
-import { bytes, clock, duration, number, short } from '../format';
-import { readResult } from '../tasks';
+import { bytes, clock, duration, number, plural, short } from '../format';
+import { attemptsOf, readAttempts, readResult } from '../tasks';
 import { Action, Badge, Choice, Copy, Empty, Failure } from './ui';
+import type { Attempt } from './timeline';
 import { VirtualTable } from './virtual';
 
 const STATES = ['queued', 'running', 'succeeded', 'failed', 'canceled', 'skipped'];
@@ -19,6 +20,7 @@ export interface RetryFrom {
 interface Props {
   jobId: string;
   tasks: Task[];
+  earlier: Map<string, Attempt>;
   stage: number | undefined;
   now: number;
   isCut: boolean;
@@ -28,7 +30,73 @@ interface Props {
 const took = (task: Task, now: number) =>
   task.started_at_ms === null ? '–' : duration((task.state === 'running' ? now : (task.finished_at_ms ?? now)) - task.started_at_ms);
 
-function Detail({ jobId, task, onClose, retryFrom }: { jobId: string; task: Task; onClose: () => void; retryFrom: RetryFrom | undefined }) {
+// What each attempt came to, and why. Of a large job not all events have been read.
+function Attempts({ jobId, task, earlier, now }: { jobId: string; task: Task; earlier: Map<string, Attempt>; now: number }) {
+  const [told, setTold] = useState<Map<string, Attempt>>();
+  const { list, missing } = attemptsOf(task, told ? new Map([...told, ...earlier]) : earlier);
+  if (list.length + missing < 2 && task.state !== 'queued') return null;
+  return (
+    <>
+      {missing > 0 && (
+        <p class="row soft">
+          {told ? `The events of ${plural(missing, 'earlier attempt')} have been removed.` : `The events of ${plural(missing, 'earlier attempt')} have not been read.`}
+          {!told && (
+            <Action class="is-small" onAct={async () => setTold(await readAttempts(jobId, task))}>
+              Read all events of the job
+            </Action>
+          )}
+        </p>
+      )}
+      {list.length > 0 && (
+        <div class="scroll-x" tabIndex={0} role="group" aria-label="Attempts, scrolls">
+          <table class="table attempts" aria-label="Attempts">
+            <thead>
+              <tr>
+                <th scope="col" class="num">
+                  Attempt
+                </th>
+                <th scope="col">Outcome</th>
+                <th scope="col">Worker</th>
+                <th scope="col">Started</th>
+                <th scope="col" class="num">
+                  Took
+                </th>
+                <th scope="col">Message</th>
+              </tr>
+            </thead>
+            <tbody>
+              {list.map(({ attempt, outcome, worker, from, to, message }) => (
+                <tr key={attempt}>
+                  <th scope="row" class="num">
+                    {attempt}
+                  </th>
+                  <td>
+                    <Badge state={outcome} />
+                  </td>
+                  <td>{worker || '–'}</td>
+                  <td>{clock(from)}</td>
+                  <td class="num">{duration((to ?? now) - from)}</td>
+                  <td class="why">{message}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  );
+}
+
+interface DetailProps {
+  jobId: string;
+  task: Task;
+  earlier: Map<string, Attempt>;
+  now: number;
+  onClose: () => void;
+  retryFrom: RetryFrom | undefined;
+}
+
+function Detail({ jobId, task, earlier, now, onClose, retryFrom }: DetailProps) {
   const [result, setResult] = useState<string>();
   const [error, setError] = useState<Error>();
   useEffect(() => {
@@ -77,6 +145,7 @@ function Detail({ jobId, task, onClose, retryFrom }: { jobId: string; task: Task
         <dt>Bytes</dt>
         <dd>{bytes(task.bytes)}</dd>
       </dl>
+      <Attempts key={`${task.stage}.${task.task}`} jobId={jobId} task={task} earlier={earlier} now={now} />
       {task.message !== null && <pre class="message is-bad">{task.message}</pre>}
       {error && <Failure error={error} what="Its result cannot be shown" />}
       {result && (
@@ -94,7 +163,7 @@ function Detail({ jobId, task, onClose, retryFrom }: { jobId: string; task: Task
   );
 }
 
-export function TaskTable({ jobId, tasks, stage, now, isCut, retryFrom }: Props) {
+export function TaskTable({ jobId, tasks, earlier, stage, now, isCut, retryFrom }: Props) {
   const [state, setState] = useState('');
   const [open, setOpen] = useState<Task>();
   const counts = useMemo(() => {
@@ -178,7 +247,7 @@ export function TaskTable({ jobId, tasks, stage, now, isCut, retryFrom }: Props)
           }}
         />
       )}
-      {current && <Detail jobId={jobId} task={current} onClose={() => setOpen(undefined)} retryFrom={retryFrom} />}
+      {current && <Detail jobId={jobId} task={current} earlier={earlier} now={now} onClose={() => setOpen(undefined)} retryFrom={retryFrom} />}
     </>
   );
 }

@@ -1,5 +1,5 @@
 // What each worker did when: one lane per slot in use, one bar per attempt, drawn on a canvas so that tens of thousands of
-// them cost little. The table of tasks below says the same in words.
+// them cost little. The table of tasks below says the same in words, each task with all of its attempts when it is opened.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { clock, duration } from '../format';
 
@@ -7,10 +7,11 @@ export interface Attempt {
   stage: number;
   task: number;
   attempt: number;
-  worker: string;
+  worker: string; // empty: it has none of its own, its tasks do
   from: number;
   to: number | null; // null: it runs
   outcome: string;
+  message: string | null;
   name: string | null;
 }
 
@@ -47,6 +48,16 @@ export function lanesOf(attempts: Attempt[], now: number): Lane[] {
     }
   }
   return lanes;
+}
+
+const NAMED_MAX = 10; // workers
+
+// How many attempts each worker had.
+function inWords(lanes: Lane[]): string {
+  const counts = new Map<string, number>();
+  for (const { worker, attempts } of lanes) counts.set(worker, (counts.get(worker) ?? 0) + attempts.length);
+  const words = [...counts].slice(0, NAMED_MAX).map(([worker, n]) => `${n} on ${worker}`);
+  return [...words, ...(counts.size > NAMED_MAX ? [`and on ${counts.size - NAMED_MAX} more workers`] : [])].join(', ');
 }
 
 // The colours of the style sheet, as a canvas needs them.
@@ -156,7 +167,7 @@ export function Timeline({ attempts, from, to }: { attempts: Attempt[]; from: nu
         ref={canvas}
         style={{ width: `${width}px`, height: `${height}px` }}
         role="img"
-        aria-label={`Timeline: ${attempts.length} attempts in ${lanes.length} lanes over ${duration(span)}`}
+        aria-label={`Timeline: ${attempts.length} attempts in ${lanes.length} lanes over ${duration(span)}: ${inWords(lanes)}`}
       />
       {lanes.length > LANES_MAX && <p class="empty">{lanes.length - LANES_MAX} more lanes are not drawn.</p>}
       {over && (

@@ -74,11 +74,17 @@ export function useVirtual(count: number, rowHeight: number) {
   const last = Math.min(count, Math.ceil((at + view.height) / rowHeight) + OVERSCAN);
   // Where the first row that is there lies in the box.
   const top = first * rowHeight - view.shift;
+  // Puts the row on top. The shift is set with it: the way there may be so short on the bar that it looks like a small step.
   const scrollTo = (row: number) => {
     const element = box.current;
     if (!element) return;
-    const wanted = Math.min(Math.max(0, row * rowHeight), Math.max(0, total - element.clientHeight));
-    element.scrollTop = total > bar ? (wanted / (total - element.clientHeight)) * (bar - element.clientHeight) : wanted;
+    const most = Math.max(0, total - element.clientHeight);
+    const end = Math.max(0, bar - element.clientHeight);
+    const wanted = Math.min(Math.max(0, row * rowHeight), most);
+    const isInside = total > bar && wanted > 0 && wanted < most; // its ends stand for the ends of the list
+    element.scrollTop = isInside ? Math.min(Math.max((wanted / most) * end, 2), end - 2) : wanted;
+    const scroll = element.scrollTop; // in whole pixels of the screen
+    setView((old) => ({ ...old, scroll, shift: total > bar ? wanted - scroll : 0 }));
   };
   return { box, span: { first, last } as Span, top, bar, scrollTo };
 }
