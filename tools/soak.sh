@@ -16,6 +16,8 @@
 #   soak.sh chaos MINUTES       a cluster of real processes under random faults, from a seed made of the date; then the bugs that
 #                               are planted in build/bugs must be caught. The hour of chaos is `./dev soak chaos`; `./dev soak`
 #                               alone is the simulator.
+#   soak.sh failover ROUNDS     how long nobody leads while 10,000 tasks run: ROUNDS of a leader that is stopped, and as many of
+#                               one that is killed; fails above the bars of bench/failover.js
 #   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
 #                               Then the queries of the whole dialect over real workers, with all rows spilled and with none,
@@ -68,6 +70,13 @@ chaos() { # MINUTES
     return $status
 }
 
+failover() { # ROUNDS
+    tools/npm-install.sh examples/javascript
+    node=node
+    [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node
+    "$node" bench/failover.js --rounds "$1"
+}
+
 sql() { # QUERIES
     status=0
     CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$(date +%s) build/release/bin/integration-query || status=$?
@@ -100,6 +109,7 @@ tsan() { # NAME
         make --no-print-directory -s -j"$(getconf _NPROCESSORS_ONLN)" V=tsan "build/tsan/bin/integration-$folder"
         # The options are those of tools/test.sh, which has the reasons.
         options=
+        [ $folder != coordinator ] || options=halt_on_error=1 # nobody waits for the end of a process that is killed
         [ $folder != exec ] || options=detect_deadlocks=0:ignore_noninstrumented_modules=1
         TSAN_OPTIONS=$options CAPSTAN_CRASH_ROUNDS=5 "build/tsan/bin/integration-$folder" || failed="$failed $folder"
     done
@@ -113,6 +123,7 @@ case $mode in
 sim) simulate "$1" ;;
 crash) crash "$1" "$2" ;;
 chaos) chaos "$1" ;;
+failover) failover "$1" ;;
 sql) sql "$1" ;;
 upgrade) upgrade "$1" ;;
 tsan) tsan "$1" ;;

@@ -206,6 +206,11 @@ static void look_at_nodes(const struct core *core, struct request *request)
     service__read_addresses(core, child->pieces, &child->arena);
 }
 
+static struct office *office_of_rows(const struct child *child)
+{
+    return child->pieces->is_remote ? child->service->fetchers : child->service->relays;
+}
+
 static void fetch_rows(struct clerk *clerk, void *context)
 {
     struct child *child = context;
@@ -217,7 +222,7 @@ static void fetch_rows(struct clerk *clerk, void *context)
         write_result(&result, child, rows);
         finish_task(child, &result);
     } else if ((err == ERR_UNAVAILABLE || err == ERR_DEADLINE) && ++child->n_tries < READ_TRIES) {
-        look_later_then(child, look_at_nodes, child->service->relays, fetch_rows);
+        look_later_then(child, look_at_nodes, office_of_rows(child), fetch_rows);
     } else {
         const char *why = arena_format(&child->arena, "the rows of child job %s: %s", child->job_id, e.message);
         fail_task(child, why);
@@ -242,7 +247,7 @@ static void find_rows(struct clerk *clerk, void *context)
     } else if (child->pieces == NULL) {
         child_free(child); /* somebody runs the child again: it will end once more */
     } else {
-        look_then(child, look_at_nodes, service->relays, fetch_rows);
+        look_then(child, look_at_nodes, office_of_rows(child), fetch_rows);
     }
 }
 

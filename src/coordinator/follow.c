@@ -183,22 +183,13 @@ static enum err open_stream(struct following *f, const char *path, const void *m
 }
 
 /* The next message; a leader that is silent for too long is an error. */
-static enum err next_message(struct following *f, struct rpc_stream *stream, int64_t silence_ms, struct buf *out,
-                             bool *out_end, struct error *e)
+static enum err next_message(struct rpc_stream *stream, int64_t silence_ms, struct buf *out, bool *out_end,
+                             struct error *e)
 {
-    struct observer *o = f->o;
-    pthread_mutex_lock(&o->lock);
-    o->silent_mono_ms = clock_mono_ms() + silence_ms;
-    pthread_mutex_unlock(&o->lock);
-    enum err err = rpc_stream_next(stream, out, out_end, NULL, e);
-    pthread_mutex_lock(&o->lock);
-    o->silent_mono_ms = 0;
-    if (err == ERR_CANCELED && !o->is_stopping) {
-        rpc_cancel_reset(o->cancel); /* while stopping, it is fired after the lock is given back */
-        err = error_set(e, ERR_UNAVAILABLE, "the leader has said nothing for %" PRId64 " ms", silence_ms);
+    if (!rpc_stream_wait(stream, silence_ms)) {
+        return error_set(e, ERR_UNAVAILABLE, "the leader has said nothing for %" PRId64 " ms", silence_ms);
     }
-    pthread_mutex_unlock(&o->lock);
-    return err;
+    return rpc_stream_next(stream, out, out_end, NULL, e);
 }
 
 /* ---- a snapshot ---- */
@@ -218,7 +209,7 @@ static enum err take_chunks(struct following *f, struct rpc_stream *stream, stru
     enum err err = ERR_OK;
     uint64_t feed = 0;
     while (err == ERR_OK) {
-        err = next_message(f, stream, SNAPSHOT_SILENCE_MS, &bytes, &is_end, e);
+        err = next_message(stream, SNAPSHOT_SILENCE_MS, &bytes, &is_end, e);
         if (err != ERR_OK || is_end) {
             break;
         }
@@ -369,7 +360,7 @@ static enum err take_feed(struct following *f, bool *out_again, struct error *e)
     enum err err = open_feed(f, &stream, e);
     while (err == ERR_OK && !*out_again && !is_end) {
         struct pb_event *event = NULL;
-        err = next_message(f, stream, SILENCE_MS, &bytes, &is_end, e);
+        err = next_message(stream, SILENCE_MS, &bytes, &is_end, e);
         if (err == ERR_OK && !is_end) {
             err = wire_decode(PB_EVENT, bytes.data, bytes.n, &arena, &event, e);
         }

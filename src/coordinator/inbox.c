@@ -6,7 +6,9 @@
  * made once. A tree that is not valid becomes a failed job with the errors: it never holds up those behind it. Nor does
  * one under the id of another job: it is removed, with a warning. Should the store refuse even what is in an entry, it is
  * tried once more as a failed job with nothing but its id, and then removed: each refusal costs a term of leadership, so
- * nothing is tried for ever. What the scheduler has no room for at the moment stays in the inbox and is tried again.
+ * nothing is tried for ever. What the scheduler has no room for at the moment stays in the inbox and is tried again; what
+ * is behind it is tried all the same, since there may be room for that. A look does not go through all of an inbox for
+ * which there is no room: the next one begins with the oldest entries, and goes on where this one has stopped.
  */
 #include <pthread.h>
 #include <string.h>
@@ -21,7 +23,8 @@
 #include "wire/tree.h"
 
 #define LOOK_MS 5000 /* without being woken */
-#define ENTRIES_PER_LOOK 100
+#define ENTRIES_PER_PAGE 100
+#define PAGES_IN_VAIN 4 /* in one look: so many of which nothing was taken */
 #define RETRY_MS 1000
 #define VERDICTS_MAX 64 /* remembered; older ones start anew */
 
@@ -40,6 +43,8 @@ struct inbox {
     pthread_cond_t answered;
     struct store *store; /* guarded by the lock where others touch it */
     uint32_t n_waiting;  /* submits that have not been answered */
+    uint64_t n_taken;    /* of those that have, how many left the inbox; guarded by the lock */
+    uint64_t resume_id;  /* where the last look stopped; 0: it came to the end. Of the thread */
     struct verdict_on verdicts[VERDICTS_MAX];
     uint32_t next_verdict;
     bool is_full; /* the scheduler had no room for the last one; guarded by the lock, like is_stopping */
@@ -131,6 +136,7 @@ static void answer(struct request *request, const struct reply *reply, enum err 
     }
     /* Not answered well: it is still in the inbox and comes again. */
     pthread_mutex_lock(&inbox->lock);
+    inbox->n_taken += reply != NULL && !has_no_room;
     inbox->n_waiting--;
     pthread_cond_signal(&inbox->answered);
     pthread_mutex_unlock(&inbox->lock);
@@ -182,8 +188,8 @@ static void await_answers(struct inbox *inbox)
 /* Looks for the jobs of all entries at once, so that nobody has to look for each. */
 static enum err submit_all(struct inbox *inbox, struct store *store, const struct inbox_entry *entries, uint32_t n)
 {
-    const char *job_ids[ENTRIES_PER_LOOK];
-    bool is_known[ENTRIES_PER_LOOK];
+    const char *job_ids[ENTRIES_PER_PAGE];
+    bool is_known[ENTRIES_PER_PAGE];
     struct sight sight = coordinator_sight(atomic_load(&inbox->service->coordinator));
     for (uint32_t i = 0; i < n; i++) {
         job_ids[i] = entries[i].job_id;
@@ -196,25 +202,42 @@ static enum err submit_all(struct inbox *inbox, struct store *store, const struc
     return err;
 }
 
+static uint64_t count_taken(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    uint64_t n = inbox->n_taken;
+    pthread_mutex_unlock(&inbox->lock);
+    return n;
+}
+
 /* Turns what is there into jobs, page by page. */
 static enum err empty_it(struct inbox *inbox, struct store *store)
 {
     struct arena arena = {0};
-    uint32_t n = ENTRIES_PER_LOOK;
+    struct inbox_query query = {.limit = ENTRIES_PER_PAGE};
+    uint32_t n = ENTRIES_PER_PAGE;
+    uint32_t n_in_vain = 0;
     enum err err = ERR_OK;
-    uint64_t first_id = 0;
-    while (err == ERR_OK && n == ENTRIES_PER_LOOK && !is_stopping(inbox) &&
+    while (err == ERR_OK && n == ENTRIES_PER_PAGE && n_in_vain < PAGES_IN_VAIN && !is_stopping(inbox) &&
            coordinator_epoch(atomic_load(&inbox->service->coordinator)) != 0) {
         const struct inbox_entry *entries = NULL;
+        uint64_t n_before = count_taken(inbox);
         arena_reset(&arena);
         n = 0;
-        err = store_inbox(store, ENTRIES_PER_LOOK, &arena, &entries, &n, NULL);
-        if (err != ERR_OK || n == 0 || entries[0].id == first_id) {
-            break; /* the same again: nobody takes them at the moment */
+        err = store_inbox(store, &query, &arena, &entries, &n, NULL);
+        if (err != ERR_OK || n == 0) {
+            break;
         }
-        first_id = entries[0].id;
         err = submit_all(inbox, store, entries, n);
+        bool is_first = query.after_id == 0;
+        bool is_in_vain = count_taken(inbox) == n_before;
+        query.after_id = entries[n - 1].id;
+        if (is_first && is_in_vain && inbox->resume_id > query.after_id) {
+            query.after_id = inbox->resume_id;
+        }
+        n_in_vain += is_in_vain ? 1 : 0;
     }
+    inbox->resume_id = n == ENTRIES_PER_PAGE ? query.after_id : 0;
     arena_deinit(&arena);
     return err;
 }

@@ -653,8 +653,14 @@ static bool has_news(struct loop *l)
 
 static uint32_t weight_of(const struct request *request)
 {
+    const struct cmd_submit *submit = &request->command.u.submit;
     bool is_new_job = request->read == NULL && request->command.kind == CMD_SUBMIT;
-    return 1 + (is_new_job ? request->command.u.submit.n_stages / TASKS_PER_WEIGHT : 0);
+    uint64_t n_tasks = 0;
+    for (uint32_t i = 0; is_new_job && i < submit->n_stages; i++) {
+        n_tasks += submit->stages[i].n_tasks;
+    }
+    uint64_t weight = 1 + n_tasks / TASKS_PER_WEIGHT;
+    return weight < FLIGHT_WEIGHT_MAX ? (uint32_t)weight : FLIGHT_WEIGHT_MAX;
 }
 
 /* Takes what has arrived; of clients no more than there is room for, unless all of it is wanted. The lock is held. */

@@ -248,7 +248,7 @@ static void wait_until(struct observer *o, int64_t mono_ms)
     (void)pthread_cond_timedwait(&o->wakes, &o->lock, &until);
 }
 
-/* Ends waits whose time has come, and calls to a leader that has fallen silent. */
+/* Ends waits whose time has come. */
 static void *watch_time(void *context)
 {
     struct observer *o = context;
@@ -258,10 +258,6 @@ static void *watch_time(void *context)
         int64_t now_mono_ms = clock_mono_ms();
         int64_t next_mono_ms = await_next_mono_ms(&o->await);
         list_init(&due);
-        if (o->silent_mono_ms != 0 && now_mono_ms >= o->silent_mono_ms) {
-            o->silent_mono_ms = 0;
-            rpc_cancel_fire(o->cancel); /* the follower resets it */
-        }
         if (now_mono_ms < next_mono_ms) {
             wait_until(o, next_mono_ms - now_mono_ms < LOOK_MS ? next_mono_ms : now_mono_ms + LOOK_MS);
             continue;

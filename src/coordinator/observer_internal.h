@@ -38,7 +38,6 @@ struct observer {
     int64_t started_mono_ms;
     int64_t complete_mono_ms; /* when the copy was last known to be complete */
     int64_t leader_offset_ms; /* the leader's clock minus the monotonic one */
-    int64_t silent_mono_ms;   /* the leader should have said something by then; 0: nobody listens */
     uint64_t version;         /* grows with every change of the copy */
     struct await await;
 

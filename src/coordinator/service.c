@@ -19,6 +19,7 @@
 #define TAKERS 2
 #define READERS 2
 #define RELAYS 4
+#define FETCHERS 4
 #define CALLS_MAX 50000                      /* open at one time: polls, calls that wait, streams */
 #define CLIENT_CALLS_MAX (CALLS_MAX / 5 * 4) /* of those that clients may have: the rest is for workers */
 
@@ -469,6 +470,7 @@ enum err service_start(const struct service_options *options, struct service **o
     service->takers = office_new(store_url, TAKERS);
     service->readers = office_new(store_url, READERS);
     service->relays = office_new(store_url, RELAYS);
+    service->fetchers = office_new(store_url, FETCHERS);
     service->copyists = office_new(store_url, 1);
     service->channels = exchange_channels_open(&options->to_workers);
     service->closing = rpc_cancel_new();
@@ -536,6 +538,7 @@ void service_stop(struct service *service)
     office_free(service->takers);
     office_free(service->readers);
     office_free(service->relays);
+    office_free(service->fetchers);
     office_free(service->copyists);
     exchange_channels_close(service->channels);
     rpc_cancel_free(service->closing);

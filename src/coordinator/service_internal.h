@@ -46,7 +46,8 @@ struct service {
     struct office *composers;           /* one clerk, who puts together what workers get */
     struct office *takers;              /* of new jobs and large reports, which must not wait behind those who read */
     struct office *readers;             /* history, results, events */
-    struct office *relays;              /* rows that lie on workers */
+    struct office *relays;              /* rows that lie in the store, and rows as text */
+    struct office *fetchers;            /* rows that lie on workers, for which a clerk may have to wait */
     struct office *copyists;            /* one clerk, for snapshots */
     struct exchange_channels *channels; /* to the workers */
     struct rpc_cancel *closing;         /* ends calls to them */
@@ -305,7 +306,8 @@ void service__read_addresses(const struct core *core, struct result_pieces *piec
 
 /*
  * All rows of a job as one Arrow stream, chunk by chunk. The relay points to what it is opened with; a chunk is valid
- * until the next call; an empty one is the end. To be read by a clerk of the relays.
+ * until the next call; an empty one is the end. To be read by a clerk of the relays, or, if pieces lie on workers, of the
+ * fetchers. ERR_UNAVAILABLE or ERR_DEADLINE: a worker did not answer; the next call tries it again, at the same byte.
  */
 struct relay;
 struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces);

@@ -7,7 +7,9 @@
  * the workers that made them, and come from there piece by piece.
  *
  * Between two chunks nothing runs: the transport says when it has taken one, and a clerk fetches the next. A slow reader
- * holds one chunk in memory and no thread.
+ * holds one chunk in memory and no thread. A worker that is silent holds a clerk, but only for a while, and only as long as
+ * somebody waits for the rows; then others have a turn before it is tried again. Rows that lie in the store are read by
+ * clerks who never wait for a worker.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -24,6 +26,8 @@
 #define PREFIX_BYTES 8 /* of a message: a marker, and how long its head is */
 #define END_BYTES 8
 #define TRIES 3
+#define SILENCE_MS 10000 /* so long a clerk waits for a worker that sends nothing */
+#define LOOK_MS 250      /* so often it looks whether anybody still waits for the rows */
 #define LOST_MAX 64
 
 static const uint8_t stream_end[END_BYTES] = {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};
@@ -44,6 +48,7 @@ struct relay {
     const char *job_id;
     const struct piece *pieces;
     uint32_t n_pieces;
+    bool is_remote;  /* some of them lie on workers */
     uint32_t at;     /* the piece that is being sent; n_pieces: only the end is left */
     uint64_t offset; /* in it: the next byte to read */
     uint64_t skip;   /* bytes of the joined stream that the client has already */
@@ -194,6 +199,21 @@ static enum err open_stream(struct relay *relay, const struct piece *piece, stru
     return err;
 }
 
+/* ERR_DEADLINE if the worker sends nothing; what exchange_look says if nobody waits for the rows any more. */
+static enum err await_bytes(struct relay *relay, struct error *e)
+{
+    int64_t until_mono_ms = clock_mono_ms() + SILENCE_MS;
+    enum err err = ERR_OK;
+    while (err == ERR_OK && !rpc_stream_wait(relay->stream, LOOK_MS)) {
+        err = relay->exchange == NULL ? ERR_OK : exchange_look(relay->exchange, e);
+        if (err == ERR_OK && clock_mono_ms() >= until_mono_ms) {
+            err = error_set(e, ERR_DEADLINE, "worker '%s' has sent nothing of job '%s' for %d s",
+                            relay->pieces[relay->at].worker_id, relay->job_id, SILENCE_MS / 1000);
+        }
+    }
+    return err;
+}
+
 static enum err read_once(struct relay *relay, const struct piece *piece, struct arena *arena, const uint8_t **out,
                           size_t *out_n, struct error *e)
 {
@@ -201,6 +221,9 @@ static enum err read_once(struct relay *relay, const struct piece *piece, struct
     struct buf bytes = {0};
     bool is_end = false;
     enum err err = relay->stream == NULL ? open_stream(relay, piece, e) : ERR_OK;
+    if (err == ERR_OK) {
+        err = await_bytes(relay, e);
+    }
     if (err == ERR_OK) {
         err = rpc_stream_next(relay->stream, &bytes, &is_end, NULL, e);
     }
@@ -219,7 +242,7 @@ static enum err read_once(struct relay *relay, const struct piece *piece, struct
     return err;
 }
 
-/* What a worker has. A connection that breaks is made again, at the same byte. */
+/* What a worker has. Whoever tries again after a failure goes on at the same byte, over a new connection. */
 static enum err read_remote(struct relay *relay, const struct piece *piece, struct arena *arena, const uint8_t **out,
                             size_t *out_n, struct error *e)
 {
@@ -228,27 +251,26 @@ static enum err read_remote(struct relay *relay, const struct piece *piece, stru
                   relay->job_id);
         error_hint(e, "start it again with its data folder, or run the query once more");
         lost_results_add(relay->service->lost, relay->job_id);
+        relay->n_failed = TRIES;
         return ERR_UNAVAILABLE;
     }
-    for (;;) {
-        int64_t began_us = clock_mono_us();
-        enum err err = read_once(relay, piece, arena, out, out_n, e);
-        if (err == ERR_OK) {
-            metric_observe(&relay->service->metrics.fetch_seconds, (double)(clock_mono_us() - began_us) / 1e6);
-            exchange_channels_count(relay->service->channels, *out_n);
-            relay->n_failed = 0;
-            return ERR_OK;
-        }
-        bool is_told = err == ERR_NOT_FOUND || err == ERR_DATA_LOSS;
-        close_stream(relay, !is_told && err != ERR_CANCELED);
-        if (is_told) {
-            struct error why = *e;
-            return say_lost(relay, piece, why.message, e);
-        }
-        if (err == ERR_CANCELED || ++relay->n_failed >= TRIES) {
-            return err;
-        }
+    int64_t began_us = clock_mono_us();
+    enum err err = read_once(relay, piece, arena, out, out_n, e);
+    if (err == ERR_OK) {
+        metric_observe(&relay->service->metrics.fetch_seconds, (double)(clock_mono_us() - began_us) / 1e6);
+        exchange_channels_count(relay->service->channels, *out_n);
+        relay->n_failed = 0;
+        return ERR_OK;
     }
+    bool is_told = err == ERR_NOT_FOUND || err == ERR_DATA_LOSS;
+    bool is_unwanted = err == ERR_CANCELED || err == ERR_UNAUTHENTICATED;
+    close_stream(relay, !is_told && !is_unwanted);
+    relay->n_failed = is_told || is_unwanted ? TRIES : relay->n_failed + 1;
+    if (is_told) {
+        struct error why = *e;
+        return say_lost(relay, piece, why.message, e);
+    }
+    return err;
 }
 
 static enum err read_piece(struct relay *relay, struct clerk *clerk, struct arena *arena, const uint8_t **out,
@@ -337,11 +359,20 @@ static enum err take_bytes(struct relay *relay, struct clerk *clerk, struct erro
     return err;
 }
 
+/* A worker did not answer, and it has not been tried often enough. */
+static bool relay_may_go_on(const struct relay *relay)
+{
+    return relay->n_failed > 0 && relay->n_failed < TRIES;
+}
+
 static enum err fill_chunk(struct relay *relay, struct clerk *clerk, struct error *e)
 {
     enum err err = ERR_OK;
     while (err == ERR_OK && relay->at < relay->n_pieces && relay->chunk.n < EXCHANGE_CHUNK_BYTES) {
         err = take_bytes(relay, clerk, e);
+    }
+    if (err != ERR_OK && relay_may_go_on(relay) && relay->chunk.n > 0) {
+        return ERR_OK; /* what is there goes first */
     }
     if (err == ERR_OK && relay->at == relay->n_pieces) {
         size_t from = relay->skip < END_BYTES ? (size_t)relay->skip : END_BYTES;
@@ -368,6 +399,14 @@ enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf *
 
 static void make_chunk(struct clerk *clerk, void *context);
 
+/* When it is this client's turn again. */
+static void send_relay(struct relay *relay)
+{
+    const struct service *service = relay->service;
+    office_send(relay->is_remote ? service->fetchers : service->relays, relay->exchange->request->sender, make_chunk,
+                relay);
+}
+
 static void chunk_sent(void *context, struct rpc_call *call, bool ok)
 {
     struct relay *relay = context;
@@ -379,7 +418,7 @@ static void chunk_sent(void *context, struct rpc_call *call, bool ok)
     } else if (relay->is_last) {
         end_relay(relay, NULL);
     } else {
-        office_send(relay->service->relays, relay->exchange->request->sender, make_chunk, relay);
+        send_relay(relay);
     }
 }
 
@@ -389,7 +428,15 @@ static void make_chunk(struct clerk *clerk, void *context)
     struct error e = {0};
     struct arena arena = {0};
     const struct buf *chunk = NULL;
-    if (exchange_look(relay->exchange, &e) != ERR_OK || relay_next(relay, clerk, &chunk, &e) != ERR_OK) {
+    enum err err = exchange_look(relay->exchange, &e);
+    if (err == ERR_OK) {
+        err = relay_next(relay, clerk, &chunk, &e);
+        if (err != ERR_OK && relay_may_go_on(relay)) {
+            send_relay(relay);
+            return;
+        }
+    }
+    if (err != ERR_OK) {
         end_relay(relay, &e);
         return;
     }
@@ -436,7 +483,11 @@ void service__read_addresses(const struct core *core, struct result_pieces *piec
 struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces)
 {
     struct relay *relay = mem_calloc(1, sizeof *relay);
-    *relay = (struct relay){.service = service, .job_id = job_id, .pieces = pieces->pieces, .n_pieces = pieces->n};
+    *relay = (struct relay){.service = service,
+                            .job_id = job_id,
+                            .pieces = pieces->pieces,
+                            .n_pieces = pieces->n,
+                            .is_remote = pieces->is_remote};
     return relay;
 }
 
@@ -446,7 +497,7 @@ static void send_pieces(struct exchange *exchange, const struct result_pieces *p
     struct relay *relay = relay_open(exchange->service, message->query_id, pieces);
     relay->exchange = exchange;
     relay->skip = message->offset;
-    office_send(exchange->service->relays, exchange->request->sender, make_chunk, relay);
+    send_relay(relay);
 }
 
 static void read_addresses(const struct core *core, struct request *request)

@@ -6,7 +6,7 @@
  * sets. What has changed since the picture may be among the latter; it comes once more with the feed.
  *
  * The clerk waits until the transport has taken a chunk before it makes the next, so a snapshot holds one chunk in memory,
- * and a reader that takes nothing for a while is dropped.
+ * and a reader that takes nothing for a while, or too little all the time, is dropped: others wait for the clerk.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "coordinator/feed.h"
+#include "coordinator/patience.h"
 #include "coordinator/service_internal.h"
 #include "store/row_json.h"
 
 #define CHUNK_BYTES ((size_t)256 * 1024)
-#define PATIENCE_MS 20000
 #define JOBS_PER_PAGE 100
 #define EVENTS_PER_PAGE 500
 #define RESULTS_AT_A_TIME 16 /* each may have a mebibyte */
@@ -45,6 +45,7 @@ struct snapshot {
     uint32_t n_jobs; /* that have ended, sent so far */
     uint32_t n_tasks;
     uint64_t n_bytes;
+    struct patience patience;
     enum err err; /* the first thing that went wrong */
     struct error e;
 
@@ -69,7 +70,8 @@ static void chunk_sent(void *context, struct rpc_call *call, bool ok)
 
 static enum err await_taken(struct snapshot *s)
 {
-    int64_t until_mono_ms = clock_mono_ms() + PATIENCE_MS;
+    int64_t since_mono_ms = clock_mono_ms();
+    int64_t until_mono_ms = since_mono_ms + s->patience.left_ms;
     struct timespec until = {.tv_sec = (time_t)(until_mono_ms / 1000), .tv_nsec = (until_mono_ms % 1000) * 1000000};
     int error = 0;
     pthread_mutex_lock(&s->lock);
@@ -79,8 +81,9 @@ static enum err await_taken(struct snapshot *s)
     bool is_taken = s->is_taken;
     bool is_gone = s->is_gone;
     pthread_mutex_unlock(&s->lock);
+    patience_spend(&s->patience, clock_mono_ms() - since_mono_ms, s->rows.n);
     if (!is_taken) {
-        return error_set(&s->e, ERR_DEADLINE, "the snapshot is not being read");
+        return error_set(&s->e, ERR_DEADLINE, "the snapshot is not being read, or too slowly");
     }
     return is_gone ? error_set(&s->e, ERR_CANCELED, "the client has gone") : ERR_OK;
 }
@@ -303,7 +306,7 @@ static void make_snapshot(struct clerk *clerk, void *context)
 {
     struct exchange *exchange = context;
     struct feed *feed = exchange->service->feed;
-    struct snapshot s = {.exchange = exchange, .clerk = clerk};
+    struct snapshot s = {.exchange = exchange, .clerk = clerk, .patience = PATIENCE_FULL};
     init(&s);
     struct feed_place place = feed_enter(feed); /* first, so that nothing can slip by */
     s.err = exchange_is_gone(exchange) ? error_set(&s.e, ERR_CANCELED, "the client has gone")

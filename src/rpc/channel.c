@@ -271,6 +271,13 @@ bool rpc__outgoing_wait(struct rpc__outgoing *o, void *tag)
     return event.success != 0;
 }
 
+bool rpc__outgoing_wait_until(struct rpc__outgoing *o, void *tag, gpr_timespec until)
+{
+    grpc_event event = grpc_completion_queue_pluck(o->slot->cq, tag, until, NULL);
+    ASSERT(event.type == GRPC_OP_COMPLETE || event.type == GRPC_QUEUE_TIMEOUT);
+    return event.type == GRPC_OP_COMPLETE;
+}
+
 enum err rpc__outgoing_read(const struct rpc__outgoing *o, struct rpc_trailer *trailer, struct error *e)
 {
     rpc__trailer_read(&o->slot->trailing, trailer);

@@ -218,6 +218,11 @@ MUST_USE enum err rpc_unary(struct rpc_channel *channel, const struct rpc_reques
 struct rpc_stream;
 MUST_USE enum err rpc_stream_open(struct rpc_channel *channel, const struct rpc_request *request,
                                   struct rpc_stream **out, struct error *e);
+/*
+ * Waits so long for something to read. True: the next call of the two below does not wait, be it for a message, the end
+ * or a failure. For readers that have to look round between.
+ */
+MUST_USE bool rpc_stream_wait(struct rpc_stream *stream, int64_t timeout_ms);
 /* The next message replaces what is in `out`. `out_end` with ERR_OK: the server has ended it well. */
 MUST_USE enum err rpc_stream_next(struct rpc_stream *stream, struct buf *out, bool *out_end,
                                   struct rpc_trailer *trailer, struct error *e);

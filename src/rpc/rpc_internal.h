@@ -235,6 +235,8 @@ grpc_op rpc__outgoing_status(struct rpc__outgoing *o);
 /* Starts operations, and waits for those started with the same tag. Returns whether they succeeded. */
 void rpc__outgoing_start(struct rpc__outgoing *o, const grpc_op *ops, size_t n, void *tag);
 bool rpc__outgoing_wait(struct rpc__outgoing *o, void *tag);
+/* Waits until then. Returns whether they have ended, well or not. */
+MUST_USE bool rpc__outgoing_wait_until(struct rpc__outgoing *o, void *tag, gpr_timespec until);
 
 /* What the server said at the end. */
 enum err rpc__outgoing_read(const struct rpc__outgoing *o, struct rpc_trailer *trailer, struct error *e);

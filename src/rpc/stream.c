@@ -3,7 +3,8 @@
  *
  * Three things are under way on a stream, each with a tag of its own: the beginning, the status, which comes last, and
  * while somebody reads, a message. The next message is asked for only when somebody wants it; what the server sends
- * before that waits in the connection's window, and when that is full, at the server.
+ * before that waits in the connection's window, and when that is full, at the server. Who waited in vain has asked: that
+ * stays under way.
  */
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -16,7 +17,10 @@ struct rpc_stream {
     char begin_tag; /* only their addresses count */
     char status_tag;
     char message_tag;
-    bool has_ended; /* the status is there */
+    grpc_byte_buffer *message; /* that is there, and nobody has taken yet */
+    bool is_asked;             /* for a message, which is not there yet */
+    bool is_there;             /* it came; without a message: the status is next */
+    bool has_ended;            /* the status is there */
 };
 
 enum err rpc_stream_open(struct rpc_channel *channel, const struct rpc_request *request, struct rpc_stream **out,
@@ -65,18 +69,48 @@ static void hand_out(grpc_byte_buffer *message, rpc_piece_fn *piece, void *conte
     grpc_byte_buffer_reader_destroy(&reader);
 }
 
+/* Asks for a message, unless that has been done. */
+static void ask(struct rpc_stream *stream)
+{
+    if (!stream->is_asked && !stream->is_there) {
+        grpc_op next = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &stream->message};
+        rpc__outgoing_start(&stream->o, &next, 1, &stream->message_tag);
+        stream->is_asked = true;
+    }
+}
+
+/* True if it has come until then. */
+static bool await_message(struct rpc_stream *stream, gpr_timespec until)
+{
+    if (stream->is_asked && rpc__outgoing_wait_until(&stream->o, &stream->message_tag, until)) {
+        stream->is_asked = false;
+        stream->is_there = true;
+    }
+    return stream->is_there;
+}
+
+bool rpc_stream_wait(struct rpc_stream *stream, int64_t timeout_ms)
+{
+    if (stream->has_ended) {
+        return true;
+    }
+    ask(stream);
+    gpr_timespec span = gpr_time_from_millis(timeout_ms, GPR_TIMESPAN);
+    return await_message(stream, gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), span));
+}
+
 enum err rpc_stream_next_pieces(struct rpc_stream *stream, rpc_piece_fn *piece, void *context, bool *out_end,
                                 struct rpc_trailer *trailer, struct error *e)
 {
     rpc__trailer_read(NULL, trailer);
     if (!stream->has_ended) {
-        grpc_byte_buffer *message = NULL;
-        grpc_op next = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &message};
-        rpc__outgoing_start(&stream->o, &next, 1, &stream->message_tag);
-        rpc__outgoing_wait(&stream->o, &stream->message_tag);
-        if (message != NULL) {
-            hand_out(message, piece, context);
-            grpc_byte_buffer_destroy(message);
+        ask(stream);
+        await_message(stream, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+        stream->is_there = false;
+        if (stream->message != NULL) {
+            hand_out(stream->message, piece, context);
+            grpc_byte_buffer_destroy(stream->message);
+            stream->message = NULL;
             *out_end = false;
             return ERR_OK;
         }
@@ -97,7 +131,11 @@ void rpc_stream_close(struct rpc_stream *stream)
     }
     if (!stream->has_ended) {
         grpc_call_cancel(stream->o.call, NULL);
+        await_message(stream, gpr_inf_future(GPR_CLOCK_MONOTONIC));
         rpc__outgoing_wait(&stream->o, &stream->status_tag);
+    }
+    if (stream->message != NULL) {
+        grpc_byte_buffer_destroy(stream->message);
     }
     rpc__outgoing_wait(&stream->o, &stream->begin_tag);
     rpc__outgoing_close(&stream->o);

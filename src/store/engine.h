@@ -73,8 +73,8 @@ struct engine {
                            struct error *e);
     enum err (*data_sets)(struct store *store, struct arena *arena, const struct data_set **out, uint32_t *out_n,
                           struct error *e);
-    enum err (*inbox)(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                      uint32_t *out_n, struct error *e);
+    enum err (*inbox)(struct store *store, const struct inbox_query *query, struct arena *arena,
+                      const struct inbox_entry **out, uint32_t *out_n, struct error *e);
     enum err (*listen)(struct store *store, struct error *e);
     enum err (*wait)(struct store *store, int64_t timeout_ms, bool *out_woken, struct error *e);
     void (*interrupt)(struct store *store);

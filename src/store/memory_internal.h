@@ -69,8 +69,8 @@ enum err memory__payload(struct store *store, const char *job_id, const struct d
                          const void **out_bytes, size_t *out_n, struct error *e);
 enum err memory__data_sets(struct store *store, struct arena *arena, const struct data_set **out, uint32_t *out_n,
                            struct error *e);
-enum err memory__inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                       uint32_t *out_n, struct error *e);
+enum err memory__inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                       const struct inbox_entry **out, uint32_t *out_n, struct error *e);
 enum err memory__jobs(struct store *store, const struct job_query *query, struct arena *arena, struct page *out,
                       struct error *e);
 enum err memory__tasks(struct store *store, const struct task_query *query, struct arena *arena, struct page *out,

@@ -190,8 +190,8 @@ enum err memory__data_sets(struct store *store, struct arena *arena, const struc
     return memory__leave(ERR_OK);
 }
 
-enum err memory__inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                       uint32_t *out_n, struct error *e)
+enum err memory__inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                       const struct inbox_entry **out, uint32_t *out_n, struct error *e)
 {
     struct database *db;
     enum err err = memory__enter(store, &db, e);
@@ -199,10 +199,14 @@ enum err memory__inbox(struct store *store, uint32_t limit, struct arena *arena,
         return err;
     }
     const struct memory_order *order = &db->tables[TABLE_INBOX].by_key;
-    uint32_t n = order->n < limit ? order->n : limit;
+    uint32_t from = 0;
+    while (from < order->n && (uint64_t)order->items[from]->values[0].number <= query->after_id) {
+        from++;
+    }
+    uint32_t n = order->n - from < query->limit ? order->n - from : query->limit;
     struct inbox_entry *entries = arena_zalloc(arena, n * sizeof *entries);
     for (uint32_t i = 0; i < n; i++) {
-        const struct value *values = order->items[i]->values;
+        const struct value *values = order->items[from + i]->values;
         entries[i] = (struct inbox_entry){
             .id = (uint64_t)values[0].number,
             .job_id = arena_strdup(arena, values[1].bytes),

@@ -368,15 +368,16 @@ enum err postgres__data_sets(struct store *store, struct arena *arena, const str
     return ERR_OK;
 }
 
-enum err postgres__inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                         uint32_t *out_n, struct error *e)
+enum err postgres__inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                         const struct inbox_entry **out, uint32_t *out_n, struct error *e)
 {
     PGresult *result = NULL;
     struct postgres_params params = {0};
-    postgres__param_int(&params, limit);
-    enum err err =
-        postgres__ask(postgres__of(store), ASK_ONCE, "SELECT id, job_id, tree FROM capstan.inbox ORDER BY id LIMIT $1",
-                      &params, &result, e);
+    postgres__param_int(&params, (int64_t)query->after_id);
+    postgres__param_int(&params, query->limit);
+    enum err err = postgres__ask(postgres__of(store), ASK_ONCE,
+                                 "SELECT id, job_id, tree FROM capstan.inbox WHERE id > $1 ORDER BY id LIMIT $2",
+                                 &params, &result, e);
     if (err != ERR_OK) {
         return err;
     }

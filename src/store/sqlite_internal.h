@@ -242,7 +242,7 @@ MUST_USE enum err sqlite__payload(struct store *store, const char *job_id, const
                                   struct arena *arena, const void **out_bytes, size_t *out_n, struct error *e);
 MUST_USE enum err sqlite__data_sets(struct store *store, struct arena *arena, const struct data_set **out,
                                     uint32_t *out_n, struct error *e);
-MUST_USE enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena,
+MUST_USE enum err sqlite__inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
                                 const struct inbox_entry **out, uint32_t *out_n, struct error *e);
 MUST_USE enum err sqlite__payloads(struct store *store, const char *job_id, const struct digest *digests, uint32_t n,
                                    struct arena *arena, struct found_bytes *out, struct error *e);

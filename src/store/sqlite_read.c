@@ -240,8 +240,8 @@ enum err sqlite__data_sets(struct store *store, struct arena *arena, const struc
     return err;
 }
 
-enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                       uint32_t *out_n, struct error *e)
+enum err sqlite__inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                       const struct inbox_entry **out, uint32_t *out_n, struct error *e)
 {
     struct sqlite *s = sqlite__of(store);
     struct inbox_entry *entries = NULL;
@@ -250,7 +250,8 @@ enum err sqlite__inbox(struct store *store, uint32_t limit, struct arena *arena,
     uint32_t n = 0;
     enum err err = sqlite__open_read(s, SQL_INBOX, &stmt, e);
     if (err == ERR_OK) {
-        sqlite3_bind_int64(stmt, 1, limit);
+        sqlite3_bind_int64(stmt, 1, (sqlite3_int64)query->after_id);
+        sqlite3_bind_int64(stmt, 2, query->limit);
     }
     while (err == ERR_OK && (err = sqlite__next(s, stmt, &is_row, e)) == ERR_OK && is_row) {
         entries = sqlite__append(arena, entries, n, sizeof *entries);

@@ -100,7 +100,7 @@ static const struct {
                                "AND submitted_at_ms >= ?2 AND kind >= 0 ORDER BY submitted_at_ms DESC LIMIT 1"},
     [SQL_PAYLOAD] = {NO_ROWS, "SELECT bytes FROM payloads WHERE job_id = ?1 AND digest = ?2"},
     [SQL_DATA_SETS] = {NO_ROWS, "SELECT name, source, format FROM data_sets ORDER BY name"},
-    [SQL_INBOX] = {NO_ROWS, "SELECT id, job_id, tree FROM inbox ORDER BY id LIMIT ?1"},
+    [SQL_INBOX] = {NO_ROWS, "SELECT id, job_id, tree FROM inbox WHERE id > ?1 ORDER BY id LIMIT ?2"},
 
     [SQL_PAGE_JOBS] = {ROW_JOB, PAGE_JOBS(JOBS_OF_ALL("", "jobs_by_state"))},
     [SQL_PAGE_JOBS_OF_STATE] = {ROW_JOB, PAGE_JOBS(JOBS_OF("state = ?4", "jobs_by_state"))},

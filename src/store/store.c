@@ -190,10 +190,10 @@ enum err store_data_sets(struct store *store, struct arena *arena, const struct 
     return store->engine->data_sets(store, arena, out, out_n, e);
 }
 
-enum err store_inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                     uint32_t *out_n, struct error *e)
+enum err store_inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                     const struct inbox_entry **out, uint32_t *out_n, struct error *e)
 {
-    return store->engine->inbox(store, limit, arena, out, out_n, e);
+    return store->engine->inbox(store, query, arena, out, out_n, e);
 }
 
 enum err store_jobs(struct store *store, const struct job_query *query, struct arena *arena, struct page *out,

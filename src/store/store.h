@@ -182,9 +182,14 @@ struct inbox_entry {
     size_t n_bytes;
 };
 
+struct inbox_query {
+    uint64_t after_id; /* 0: from the beginning */
+    uint32_t limit;
+};
+
 /* The oldest entries. They stay until a batch names them as done; that batch is fenced, so each is done once. */
-MUST_USE enum err store_inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                              uint32_t *out_n, struct error *e);
+MUST_USE enum err store_inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                              const struct inbox_entry **out, uint32_t *out_n, struct error *e);
 
 /*
  * Asks to be woken when something is left in the inbox. PostgreSQL notifies; with the other engines nothing ever wakes, and

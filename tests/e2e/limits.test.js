@@ -115,6 +115,14 @@ scenario('who has too much open is refused with a hint, and nobody else is', asy
 
 const rssOf = (cluster) => cluster.coordinator.usage().rss;
 
+// The same, when it does not change any more.
+async function settledRss(cluster) {
+  for (let before = 0, now = rssOf(cluster); ; before = now, now = rssOf(cluster)) {
+    if (Math.abs(now - before) < MB) return now;
+    await pause(500);
+  }
+}
+
 // Connections that have asked for something, read a little of it, and then nothing more.
 async function stalledHttp(world, address, path, n, headers = '') {
   for (let i = 0; i < n; i++) {
@@ -162,16 +170,61 @@ scenario('readers of events that stop reading cost nothing but their connection'
 
 scenario('readers of results that stop reading cost a few pieces of them', { ms: 120000 }, async (world) => {
   const READERS = 16;
-  const cluster = await world.cluster({ workers: 1 });
+  const cluster = await world.cluster();
+  await cluster.coordinator.stop();
+  await cluster.startCoordinator({ args: ['--http', '127.0.0.1:0'] });
+  const [, address] = await cluster.coordinator.line(/the HTTP API is at http:\/\/(\S+)/);
+  await cluster.startWorker();
   const sql = "select i, repeat('x', 60) as t from range(1000000) r(i)";
   const { query_id: id } = await cluster.client.call('SubmitQuery', { sql });
   assert.equal((await cluster.end(id)).state, 'succeeded');
-  const before = rssOf(cluster);
-  await stalledGrpc(world, cluster.address, 'FetchQueryResults', { query_id: id }, READERS);
-  await cluster.run([sleep('a', 1)]);
-  const grown = rssOf(cluster) - before;
-  console.log(`readers of results: grown by ${Math.round(grown / MB)} MB`);
-  assert.ok(grown < 250 * MB * slowness, `the coordinator has grown by ${grown} bytes`);
+  const overHttp = (format) => stalledHttp(world, address, `/v1/jobs/${id}/results?format=${format}`, READERS);
+  // All of the text is more than 1 GB for all readers together. To make it, each holds a batch of rows besides.
+  for (const [how, bound, stall] of [
+    ['over gRPC', 250, () => stalledGrpc(world, cluster.address, 'FetchQueryResults', { query_id: id }, READERS)],
+    ['as CSV', 400, () => overHttp('csv')],
+    ['as JSON', 400, () => overHttp('json')],
+  ]) {
+    const before = rssOf(cluster);
+    await stall();
+    await cluster.run([sleep('a', 1)]);
+    const grown = (await settledRss(cluster)) - before;
+    console.log(`readers of results ${how}: grown by ${Math.round(grown / MB)} MB`);
+    assert.ok(grown < bound * MB * slowness, `${how}: the coordinator has grown by ${grown} bytes`);
+  }
+});
+
+// ---- a worker that does not answer ----
+
+scenario('fetches of rows that lie on a frozen worker hold up nobody who wants rows that are in the store', async (world) => {
+  const FETCHES = 8;
+  const cluster = await world.cluster();
+  const worker = await cluster.startWorker();
+  const run = async (sql) => {
+    const { query_id: id } = await cluster.client.call('SubmitQuery', { sql });
+    assert.equal((await cluster.end(id)).state, 'succeeded');
+    return id;
+  };
+  const few = await run('select 1 as x');
+  const many = await run('select i, hash(i) as h from range(1000000) r(i)');
+  worker.signal('SIGSTOP');
+  const greedy = world.client(cluster.address);
+  let ended = 0;
+  for (let i = 0; i < FETCHES; i++) {
+    const stream = greedy.stream('FetchQueryResults', { query_id: many });
+    world.atEnd(() => stream.cancel());
+    stream.on('error', () => ended++).on('data', () => ended++);
+  }
+  // What is asked over the same connection is answered after those fetches have been looked at.
+  for (let i = 0; i < 3; i++) await greedy.call('GetQueryStatus', { query_id: many });
+  // More of them than those fetches have turns until they are given up.
+  for (let i = 0; i < 10; i++) {
+    let bytes = 0;
+    const stream = world.client(cluster.address).stream('FetchQueryResults', { query_id: few });
+    for await (const { payload } of stream) bytes += payload.length;
+    assert.ok(bytes > 0);
+  }
+  assert.equal(ended, 0, 'nobody had to give up for that');
 });
 
 // ---- bombs, and strangers ----

@@ -182,6 +182,16 @@ for call in memcmp strcmp strncmp; do
     refuses secrets 'src/worker/serve.c:3: compares a secret'
 done
 
+mkdir -p "$tree/src/base" "$tree/src/coordinator"
+printf 'int sha256_equal(void)\n{\n    return memcmp(a, b, 32) == 0;\n}\n' >"$tree/src/base/sha256.c"
+refuses secrets 'src/base/sha256.c:3: stops at the first difference'
+for exit in 'return i;' 'break;'; do
+    mkdir -p "$tree/src/coordinator"
+    printf 'static unsigned find(void)\n{\n    for (;;) {\n        if (is_it) {\n            %s\n        }\n    }\n    return 0;\n}\n' \
+        "$exit" >"$tree/src/coordinator/auth.c"
+    refuses secrets 'src/coordinator/auth.c:5: stops at the token that was sent'
+done
+
 for mark in TODO_ FIXME_ XXX_ HACK_; do
     mark=${mark%_}
     echo "/* $mark: later */" >>"$tree/src/base/sum.c"

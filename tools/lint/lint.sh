@@ -67,6 +67,19 @@ check_secrets() {
     grep -E '^src/(coordinator/auth|worker/serve)\.c:' "$scratch/code" |
         grep -E '(^|[^A-Za-z0-9_])(mem|str|strn|strcase|strncase|b)cmp *\([^;]*(token|digest|secret)' |
         sed 's/^\([^:]*:[0-9]*\):.*/\1: compares a secret; use sha256_equal, which takes the same time for all/'
+    # sha256_equal itself; and whoever looks for the token that was sent looks at all of them.
+    grep -E '^src/base/sha256\.c:' "$scratch/code" |
+        grep -E '(^|[^A-Za-z0-9_])(mem|str|strn|b)cmp *\(' |
+        sed 's/^\([^:]*:[0-9]*\):.*/\1: stops at the first difference; look at all bytes/'
+    grep -E '^src/coordinator/auth\.c:' "$scratch/code" | awk -F: '
+        { code = substr($0, length($1 FS $2 FS) + 1) }
+        code ~ /^static .*[ *]find\(/ { is_in = 1 }
+        is_in && code ~ /^    for / { is_loop = 1 }
+        is_in && is_loop && code ~ /(^|[^A-Za-z0-9_])(break|return|goto)[^A-Za-z0-9_]/ {
+            print $1 ":" $2 ": stops at the token that was sent; look at all of them"
+        }
+        code ~ /^    }/ { is_loop = 0 }
+        code ~ /^}/ { is_in = 0 }'
 }
 
 # The patterns are written so that they do not match themselves.

@@ -107,7 +107,7 @@ TEST(on_a_schema_of_later_a_program_sees_who_leads_and_does_not_lead_itself)
 static uint32_t inbox_size(struct fixture *f, const struct inbox_entry **out)
 {
     uint32_t n = 0;
-    CHECK_CALL(f, store_inbox(f->store, 10, &f->arena, out, &n, &f->e), ERR_OK);
+    CHECK_CALL(f, store_inbox(f->store, &(struct inbox_query){.limit = 10}, &f->arena, out, &n, &f->e), ERR_OK);
     return n;
 }
 

@@ -54,6 +54,46 @@ TEST(a_stream_without_messages_ends_well)
     loop_close(&loop);
 }
 
+TEST(a_reader_may_wait_in_vain_and_misses_nothing)
+{
+    struct loop loop;
+    loop_open(&loop);
+    struct rpc_stream *stream = NULL;
+    struct buf out = {0};
+    bool ended = false;
+    CHECK_ERR(rpc_stream_open(loop.channel, &(struct rpc_request){.path = "/t/Hold"}, &stream, &loop.e), ERR_OK);
+    CHECK(loop_await(&loop, &loop.n_held, 1));
+    CHECK(!rpc_stream_wait(stream, 0));
+    CHECK(!rpc_stream_wait(stream, 20));
+    rpc_call_reply(loop_take(&loop), "late", 4);
+    CHECK(rpc_stream_wait(stream, 20000));
+    CHECK(rpc_stream_wait(stream, 0)); /* it stays there */
+    CHECK_ERR(rpc_stream_next(stream, &out, &ended, NULL, &loop.e), ERR_OK);
+    CHECK(!ended);
+    CHECK_STR(out.data, "late");
+    CHECK(rpc_stream_wait(stream, 20000)); /* the end, too */
+    CHECK_ERR(rpc_stream_next(stream, &out, &ended, NULL, &loop.e), ERR_OK);
+    CHECK(ended);
+    CHECK(rpc_stream_wait(stream, 0));
+    rpc_stream_close(stream);
+    buf_deinit(&out);
+    loop_close(&loop);
+}
+
+TEST(a_stream_can_be_closed_while_a_message_is_asked_for_or_there)
+{
+    struct loop loop;
+    loop_open(&loop);
+    struct rpc_stream *stream = NULL;
+    CHECK_ERR(rpc_stream_open(loop.channel, &(struct rpc_request){.path = "/t/Hold"}, &stream, &loop.e), ERR_OK);
+    CHECK(!rpc_stream_wait(stream, 0));
+    rpc_stream_close(stream);
+    stream = open_stream(&loop, 10, 1000);
+    CHECK(rpc_stream_wait(stream, 20000));
+    rpc_stream_close(stream);
+    loop_close(&loop);
+}
+
 TEST(large_messages_of_a_stream_arrive_whole)
 {
     struct loop loop;

@@ -191,3 +191,32 @@ TEST(what_the_scheduler_has_no_room_for_waits_in_the_inbox)
     peer_deinit(&p);
     server_remove(&server);
 }
+
+/* More of them than one look goes through, and each with more tasks than there is room for. */
+TEST(what_there_is_no_room_for_holds_up_nobody_behind_it_for_whom_there_is)
+{
+    struct server server;
+    struct peer p;
+    struct settings settings = settings_default();
+    settings.core.max_live_tasks = 5;
+    server_start(&server, NULL);
+    peer_init_on_with(&p, server.url, settings);
+    leave(&server, "", "first", "");
+    await_job(&p, "first");
+    leave(&server,
+          "BEGIN; SELECT count(capstan.submit(jsonb_build_object('tasks', (SELECT jsonb_agg(jsonb_build_object("
+          "'name', 't' || i, 'executor', 'sleep', 'inputs', '{\"ms\":0}'::jsonb)) FROM generate_series(1, 5) i)))) "
+          "FROM generate_series(1, 650);",
+          "small", "COMMIT;");
+    leave(&server, "", "wakes", "");
+    await_job(&p, "small");
+    await_job(&p, "wakes");
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.jobs"), 3);
+    int64_t until_ms = clock_mono_ms() + 30000;
+    while (server_number(&server, "SELECT count(*) FROM capstan.inbox") > 650) {
+        CHECK(clock_mono_ms() < until_ms);
+    }
+    CHECK_INT(server_number(&server, "SELECT count(*) FROM capstan.inbox"), 650);
+    peer_deinit(&p);
+    server_remove(&server);
+}

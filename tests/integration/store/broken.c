@@ -259,10 +259,10 @@ static enum err broken_data_sets(struct store *store, struct arena *arena, const
     return store_data_sets(of(store)->inner, arena, out, out_n, e);
 }
 
-static enum err broken_inbox(struct store *store, uint32_t limit, struct arena *arena, const struct inbox_entry **out,
-                             uint32_t *out_n, struct error *e)
+static enum err broken_inbox(struct store *store, const struct inbox_query *query, struct arena *arena,
+                             const struct inbox_entry **out, uint32_t *out_n, struct error *e)
 {
-    return store_inbox(of(store)->inner, limit, arena, out, out_n, e);
+    return store_inbox(of(store)->inner, query, arena, out, out_n, e);
 }
 
 static enum err broken_jobs(struct store *store, const struct job_query *query, struct arena *arena, struct page *out,

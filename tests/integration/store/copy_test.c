@@ -173,7 +173,7 @@ CONTRACT_OF_POSTGRES(a_leader_of_the_copy_goes_on_where_the_source_stopped)
     CHECK_UINT(leader.fence.epoch, 2);
     s->fence = leader.fence;
     subject_add_inbox(s, "later", "{\"job_id\": \"later\"}"); /* its number is not taken yet */
-    CHECK_OK(s, store_inbox(s->store, 10, &s->arena, &entries, &n, &s->e));
+    CHECK_OK(s, store_inbox(s->store, &(struct inbox_query){.limit = 10}, &s->arena, &entries, &n, &s->e));
     CHECK_UINT(n, 3);
     CHECK_STR(entries[2].job_id, "later");
     struct rows rows = {0};

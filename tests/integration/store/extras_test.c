@@ -128,7 +128,7 @@ CONTRACT(data_sets_may_be_called_anything)
 static uint32_t read_inbox(struct subject *s, uint32_t limit, const struct inbox_entry **out)
 {
     uint32_t n = UINT32_MAX;
-    CHECK_OK(s, store_inbox(s->store, limit, &s->arena, out, &n, &s->e));
+    CHECK_OK(s, store_inbox(s->store, &(struct inbox_query){.limit = limit}, &s->arena, out, &n, &s->e));
     return n;
 }
 
@@ -152,6 +152,15 @@ CONTRACT(what_is_left_in_the_inbox_stays_until_a_batch_says_that_it_is_done)
     CHECK(entries[0].id < entries[1].id);
     CHECK_UINT(entries[1].n_bytes, strlen("{\"n\": 2}"));
     CHECK_MEM(entries[1].tree, "{\"n\": 2}", entries[1].n_bytes);
+    struct inbox_query rest = {.after_id = entries[0].id, .limit = 10};
+    uint32_t n = 0;
+    CHECK_OK(s, store_inbox(s->store, &rest, &s->arena, &entries, &n, &s->e));
+    CHECK_UINT(n, 2);
+    CHECK_STR(entries[0].job_id, "second");
+    CHECK_STR(entries[1].job_id, "third");
+    rest.after_id = entries[1].id;
+    CHECK_OK(s, store_inbox(s->store, &rest, &s->arena, &entries, &n, &s->e));
+    CHECK_UINT(n, 0);
     CHECK_UINT(read_inbox(s, 10, &entries), 3); /* nobody took them */
     uint64_t ids[] = {entries[0].id, entries[2].id, entries[0].id, 999999};
     struct fence wrong = {.epoch = s->fence.epoch + 1, .token = s->fence.token};

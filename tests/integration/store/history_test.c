@@ -181,7 +181,7 @@ CONTRACT(limits_and_filters_may_be_beyond_all_bounds)
     picture_events(&p, s, (struct event_query){.after_seq = (uint64_t)INT64_MAX + 1, .limit = 5});
     picture_events(&p, s, (struct event_query){.job_id = "job-001", .after_seq = UINT64_MAX, .limit = 5});
     CHECK_UINT(picture_count(&p, "task_events"), 1);
-    CHECK_OK(s, store_inbox(s->store, UINT32_MAX, &s->arena, &entries, &n, &s->e));
+    CHECK_OK(s, store_inbox(s->store, &(struct inbox_query){.limit = UINT32_MAX}, &s->arena, &entries, &n, &s->e));
     CHECK_UINT(n, 0);
     bool more = true;
     CHECK_OK(s, store_prune(s->store, &s->fence, INT64_MIN, UINT32_MAX, &more, &s->e));

@@ -361,7 +361,7 @@ CONTRACT_OF_POSTGRES(who_listens_is_woken_by_what_is_left_in_the_inbox)
     subject_add_inbox(s, "first", "{\"job_id\": \"first\"}");
     CHECK_OK(s, store_wait(listener, 60000, &woken, &s->e));
     CHECK(woken);
-    CHECK_OK(s, store_inbox(s->store, 10, &s->arena, &entries, &n, &s->e));
+    CHECK_OK(s, store_inbox(s->store, &(struct inbox_query){.limit = 10}, &s->arena, &entries, &n, &s->e));
     CHECK_UINT(n, 1);
     CHECK_OK(s, store_wait(listener, 20, &woken, &s->e));
     CHECK(!woken);
