@@ -100,6 +100,7 @@ fuzz_shuffle_frame := exchange
 bench_store    := coordinator
 tests_service := coordinator
 tests_exchange := exchange_sql
+tests_sql := exec
 bench_exchange := exchange_sql
 borrows_store  := $(wildcard tests/unit/core/cluster*.c) tests/unit/core/row_store.c
 borrows_coordinator := $(filter-out %_test.c %/selftest.c,$(wildcard tests/integration/store/*.c)) \
@@ -109,6 +110,8 @@ borrows_cli    := tests/integration/rpc/sanitizers.c
 borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres/server.c tests/integration/http/talk.c \
                    $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 borrows_exec   := tests/integration/rpc/sanitizers.c tests/integration/query/table.c tests/unit/exchange/folder.c
+borrows_sql    := tests/integration/rpc/sanitizers.c tests/integration/exec/sql_cluster.c tests/unit/exchange/folder.c \
+                  $(addprefix tests/integration/query/,data.c generator.c schema.c table.c)
 borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol, the

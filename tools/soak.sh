@@ -20,8 +20,10 @@
 #                               one that is killed; fails above the bars of bench/failover.js
 #   soak.sh sql QUERIES         the queries of tests/data in all ways to cut them, then so many random ones, beside one
 #                               DuckDB. The first seed comes from the date; what differs is shrunk and printed with its seed.
-#                               Then the queries of the whole dialect over real workers, with all rows spilled and with none,
-#                               and joins and aggregates over four times the memory of all workers.
+#                               Then the queries of TPC-H and of the whole dialect over workers, with nothing and with
+#                               everything broadcast, 2 and 5 partitions, all rows spilled and none, and a tenth of the
+#                               random ones; the same over real processes; and joins and aggregates over four times the
+#                               memory of all workers.
 #   soak.sh bars                what ./dev test is generous with, since times of a busy machine say little: the dashboard's, an
 #                               idle worker's, and those of lists of jobs, as they are wanted. It sets CAPSTAN_BARS.
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
@@ -79,8 +81,11 @@ failover() { # ROUNDS
 
 sql() { # QUERIES
     status=0
-    CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$(date +%s) build/release/bin/integration-query || status=$?
-    tools/e2e.sh --rounds 1 'queries over all features|finish by spilling' || status=$?
+    seed=$(date +%s)
+    CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$1 CAPSTAN_TEST_SEED=$seed build/release/bin/integration-query || status=$?
+    CAPSTAN_TEST_ALL=1 CAPSTAN_TEST_RANDOM=$((($1 + 9) / 10)) CAPSTAN_TEST_SEED=$seed build/release/bin/integration-sql ||
+        status=$?
+    tools/e2e.sh --rounds 1 'over all features of the dialect|finish by spilling' || status=$?
     return $status
 }
 

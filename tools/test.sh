@@ -202,6 +202,10 @@ else
             suite_of asan integration-query-asan env CAPSTAN_TEST_RANDOM=20 build/asan/bin/integration-query random
             continue
         fi
+        if [ "$folder" = sql ]; then # as above: the same code is in integration-exec, with sanitizers
+            suite_of release integration-sql build/release/bin/integration-sql
+            continue
+        fi
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
     if there_are tests/integration/exec/*.c; then

@@ -37,7 +37,8 @@ struct fragment {
     const struct physical_stage *stage;
     uint32_t position; /* of the stage in the plan */
     uint32_t task;
-    bool is_alone; /* in the room */
+    bool is_alone;   /* in the room */
+    bool keeps_rows; /* of its inputs, so that they can be read often */
     struct arena arena;
     struct sql_instance *instance;
     struct duck_connection *connections[SQL_CONNECTIONS_MAX]; /* the second is for the operator's rows */
@@ -71,27 +72,35 @@ static bool is_result(const struct fragment *f)
 /* ---- files ---- */
 
 /* Whether the file is another one than it was. A file that is not there is DuckDB's to complain about. */
-static bool is_changed(const struct physical_split *split, struct error *e)
+static bool is_changed(const char *path, uint64_t bytes, int64_t mtime_ms, struct error *e)
 {
     struct stat st;
-    if (!split->has_identity || split->is_empty || stat(split->file, &st) != 0) {
+    if (stat(path, &st) != 0) {
         return false;
     }
-    int64_t mtime_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000;
-    if ((uint64_t)st.st_size == split->file_bytes && mtime_ms == split->file_mtime_ms) {
+    int64_t now_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000;
+    if ((uint64_t)st.st_size == bytes && now_ms == mtime_ms) {
         return false;
     }
-    error_set(e, ERR_STALE, "the file '%s' has changed since the query was planned", split->file);
+    error_set(e, ERR_STALE, "the file '%s' has changed since the query was planned", path);
     error_hint(e, "run the query again");
     return true;
 }
 
+/* Whether one of the task's files has: those of its splits, and those that all tasks of the stage read. */
 static bool has_changed(const struct fragment *f, struct error *e)
 {
     const struct physical_split *splits = NULL;
     uint32_t n = f->stage->n_splits > 0 ? physical_task_splits(f->stage, f->task, &splits) : 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (is_changed(&splits[i], e)) {
+        if (splits[i].has_identity && !splits[i].is_empty &&
+            is_changed(splits[i].file, splits[i].file_bytes, splits[i].file_mtime_ms, e)) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < f->stage->n_files; i++) {
+        const struct physical_file *file = &f->stage->files[i];
+        if (is_changed(file->path, file->bytes, file->mtime_ms, e)) {
             return true;
         }
     }
@@ -218,7 +227,7 @@ static enum err register_inputs(struct fragment *f, struct error *e)
         struct duck_input table = {.name = input->name,
                                    .rows = rows[i],
                                    .is_chosen = input->is_whole && f->stage->n_splits > 0,
-                                   .is_kept = input->is_repeated};
+                                   .is_kept = input->is_repeated || f->keeps_rows};
         struct ArrowArrayStream stream;
         exchange_fetch_stream(f->fetches[i], &f->taps[i].inner);
         f->taps[i].rows_in = &f->run->rows_in;
@@ -655,8 +664,17 @@ static void add_hint(const struct fragment *f, struct error *e)
     }
 }
 
-/* True: it ran out of memory beside others. Nothing is said then; it should be run again, alone. */
-static bool report_failure(struct fragment *f, const struct error *e)
+/* Now and then DuckDB begins to read a table twice that is named once. */
+static bool is_read_twice(const struct error *e)
+{
+    return strstr(e->message, "an Arrow stream can be read only once") != NULL;
+}
+
+/* Whether, and how, a fragment is to be run once more at once. */
+enum again { AGAIN_NOT, AGAIN_ALONE, AGAIN_WITH_ROWS_KEPT };
+
+/* If it ran out of memory beside others, or must have its inputs as tables, nothing is said: it is run again. */
+static enum again report_failure(struct fragment *f, const struct error *e)
 {
     bool is_fetch = false;
     struct error cause = *cause_of(f, e, &is_fetch);
@@ -669,12 +687,14 @@ static bool report_failure(struct fragment *f, const struct error *e)
     } else if (has_changed(f, &change)) {
         sql__fail(f->run, true, &change);
     } else if (is_out_of_memory(&cause) && !f->is_alone) {
-        return true;
+        return AGAIN_ALONE;
+    } else if (is_read_twice(&cause) && !f->keeps_rows) {
+        return AGAIN_WITH_ROWS_KEPT;
     } else {
         add_hint(f, &cause);
         sql__fail(f->run, is_hopeless(f, &cause), &cause);
     }
-    return false;
+    return AGAIN_NOT;
 }
 
 /* After an error of its own, DuckDB refuses everything. */
@@ -684,12 +704,12 @@ static bool is_broken(const struct error *e)
            strstr(e->message, "has been invalidated") != NULL;
 }
 
-/* Runs it once. True as report_failure. */
-static bool run_once(struct fragment f)
+/* Runs it once. */
+static enum again run_once(struct fragment f)
 {
     struct error e = {0};
     struct sql_run *run = f.run;
-    bool is_short = false;
+    enum again again = AGAIN_NOT;
     f.n_partitions = is_partitioned(&f) ? f.stage->output.partitions : 1;
     enum err err = has_changed(&f, &e) ? ERR_STALE : start(&f, &e);
     if (err == ERR_OK && !f.is_poured) {
@@ -701,7 +721,7 @@ static bool run_once(struct fragment f)
     end_chain(&f);
     run->out->is_success = err == ERR_OK;
     if (err != ERR_OK) {
-        is_short = report_failure(&f, &e);
+        again = report_failure(&f, &e);
         if (f.file.path != NULL) {
             sql__file_drop(&f.file);
         }
@@ -711,18 +731,21 @@ static bool run_once(struct fragment f)
     }
     sql__give_instance(run->sql, f.instance, is_broken(&e) || is_broken(&f.rows[0].error));
     arena_deinit(&f.arena);
-    return is_short;
+    return again;
 }
 
 void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint32_t stage, uint32_t task)
 {
     struct fragment f = {.run = run, .plan = plan, .stage = &plan->stages[stage], .position = stage, .task = task};
-    for (bool is_wanted = true; is_wanted; f.is_alone = true) {
+    for (bool is_wanted = true; is_wanted;) {
         if (!sql__room_enter(run, f.is_alone)) {
             exec_fail(run->out, false, "stopped");
             return;
         }
-        is_wanted = run_once(f);
+        enum again again = run_once(f);
+        is_wanted = again != AGAIN_NOT;
+        f.is_alone = f.is_alone || again == AGAIN_ALONE;
+        f.keeps_rows = f.keeps_rows || again == AGAIN_WITH_ROWS_KEPT;
         sql__room_leave(run);
         if (is_wanted) {
             atomic_store(&run->rows, 0);

@@ -84,7 +84,7 @@ static void cut_stand_in(struct cutter *c, struct plan_node *node, struct fragme
     struct split_scan_entry *entry = share_out(c, node, INFINITY, out);
     if (scan->shared_call != NULL) {
         split_others(scan, tasks_for_others(c, scan), c->arena, &entry->splits);
-        entry->n_splits = scan->n_shared_files;
+        entry->n_splits = scan->n_other_files;
         return;
     }
     /* The file is only a name here. */

@@ -14,6 +14,7 @@ struct stage_parts {
     struct physical_stage *stage;
     uint32_t cap_inputs;
     uint32_t cap_splits;
+    uint32_t cap_files;
     uint32_t n_scans;
 };
 
@@ -70,16 +71,52 @@ static void add_scan(struct stage_parts *parts, const struct split_scan_entry *e
     }
 }
 
+/* A file, unless it is among the first `n_before`, which other scans have brought. */
+static void add_file(struct stage_parts *parts, uint32_t n_before, struct physical_file file)
+{
+    struct physical_stage *stage = parts->stage;
+    for (uint32_t i = 0; i < n_before; i++) {
+        if (strcmp(stage->files[i].path, file.path) == 0) {
+            return;
+        }
+    }
+    stage->files = mem_grow(stage->files, &parts->cap_files, stage->n_files + 1, sizeof *stage->files);
+    stage->files[stage->n_files++] = file;
+}
+
+/* Files of a scan that the SQL names itself, so that they are in no split. */
+static void add_files(struct stage_parts *parts, const struct scan *scan)
+{
+    uint32_t n_before = parts->stage->n_files;
+    for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_files; i++) {
+        const struct split_file *file = split_find(parts->c->options->catalog, scan->files[i]);
+        if (file != NULL && file->has_identity) {
+            add_file(parts, n_before,
+                     (struct physical_file){.path = file->path, .bytes = file->bytes, .mtime_ms = file->mtime_ms});
+        }
+    }
+    for (uint32_t i = 0; scan->source == SCAN_STAND_IN && i < scan->n_other_files; i++) {
+        const struct scan_file *file = &scan->other_files[i];
+        add_file(parts, n_before,
+                 (struct physical_file){.path = file->path, .bytes = file->bytes, .mtime_ms = file->mtime_ms});
+    }
+}
+
 static bool find_parts(struct plan_node *node, void *context)
 {
     struct stage_parts *parts = context;
     if (node->kind == NODE_INPUT) {
         add_input(parts, node->as.input.name);
     }
+    bool is_split = false;
     for (uint32_t i = 0; node->kind == NODE_SCAN && i < parts->c->n_scans; i++) {
         if (parts->c->scans[i].scan == node->as.scan) {
             add_scan(parts, &parts->c->scans[i]);
+            is_split = node->as.scan->source == SCAN_PARQUET || node->as.scan->shared_call != NULL;
         }
+    }
+    if (node->kind == NODE_SCAN && !is_split) {
+        add_files(parts, node->as.scan);
     }
     return true;
 }
@@ -90,10 +127,13 @@ static void settle_parts(struct stage_parts *parts)
     struct physical_stage *stage = parts->stage;
     void *inputs = stage->inputs;
     void *splits = stage->splits;
+    void *files = stage->files;
     stage->inputs = arena_copy(parts->c->arena, inputs, stage->n_inputs * sizeof *stage->inputs);
     stage->splits = arena_copy(parts->c->arena, splits, stage->n_splits * sizeof *stage->splits);
+    stage->files = arena_copy(parts->c->arena, files, stage->n_files * sizeof *stage->files);
     mem_free(inputs);
     mem_free(splits);
+    mem_free(files);
 }
 
 static enum err write_keys(struct cutter *c, const struct close_request *request, struct physical_output *output)

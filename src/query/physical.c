@@ -340,7 +340,7 @@ static void write_stage(struct buf *out, const struct physical_plan *plan, const
         write_inputs(out, plan, stage);
     }
     write_key(out, &is_first, "sql");
-    json_write_text(out, stage->sql);
+    physical__write_sql(out, stage);
     if (stage->n_splits > 0) {
         write_key(out, &is_first, "splits");
         for (uint32_t i = 0; i < stage->n_splits; i++) {

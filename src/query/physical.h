@@ -23,6 +23,9 @@
  *
  * An input {"stage": 0, "read": "all"} is read as a whole whatever the exchange.
  *
+ * A query fails if a file changes while it runs. For that, splits may say what their file was like, with "file_bytes" and
+ * "file_mtime_ms"; files that the SQL names itself are in a comment at its end (physical_files.c).
+ *
  * Beside its stages a plan may have "partition_bytes", what one task should read: when sizes are known, partitions that
  * have less become one task's (refine.h); and "tail_bytes" (tail.h).
  *
@@ -82,6 +85,13 @@ struct physical_split {
     bool has_identity; /* the next two are known: a file that changed since fails the query */
     uint64_t file_bytes;
     int64_t file_mtime_ms;
+};
+
+/* A file as it was when the query was planned. */
+struct physical_file {
+    const char *path;
+    uint64_t bytes;
+    int64_t mtime_ms;
 };
 
 struct physical_output {
@@ -157,6 +167,8 @@ struct physical_stage {
     struct physical_input *inputs;
     uint32_t n_splits;
     struct physical_split *splits;
+    uint32_t n_files; /* that every task reads, beside its splits: one that changed since fails the query */
+    struct physical_file *files;
     bool is_deterministic; /* it has the same rows, to the last digit, each time that it reads the same */
     struct physical_custom custom;
     struct physical_write write;

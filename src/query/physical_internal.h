@@ -41,6 +41,13 @@ void physical__check(struct plan_reader *r);
 /* The plan without stages that nobody reads and that are not the result. Ids stay, positions change. */
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena);
 
+/* Appends the stage's SQL, with its files behind it, as a text of JSON; and takes such files out of SQL that was read. */
+void physical__write_sql(struct buf *out, const struct physical_stage *stage);
+void physical__take_files(struct plan_reader *r, struct physical_stage *stage);
+
+/* The stage reads the files as well that the other one reads beside its splits; each is there once. */
+void physical__add_files(struct physical_stage *stage, const struct physical_stage *from, struct arena *arena);
+
 /* Whether options of COPY, such as "HEADER, COMPRESSION 'gzip'", have one of that name with that value, in any case. */
 bool physical__option_is(const char *options, const char *name, const char *value);
 

@@ -511,6 +511,7 @@ static void read_stage(struct plan_reader *r, struct physical_stage *stage, cons
     }
     check_members(r, stage, node, "it", known, ARRAY_LEN(known));
     stage->sql = read_text(r, stage, json_get(node, "sql"), "\"sql\"", LIMIT_SQL_BYTES);
+    physical__take_files(r, stage);
     if (json_has(node, "job_stage")) {
         read_job_stage(r, stage, json_get(node, "job_stage"), "\"job_stage\"", &stage->job_stage);
     }

@@ -454,6 +454,7 @@ struct scan_split {
 struct scan_file {
     const char *path;
     uint64_t bytes;
+    int64_t mtime_ms;
 };
 
 struct scan {
@@ -479,8 +480,8 @@ struct scan {
     const char *from;            /* SCAN_STAND_IN, SCAN_FUNCTION */
     bool has_ordinality;         /* SCAN_FUNCTION: WITH ORDINALITY */
     const char *shared_call;     /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
-    uint32_t n_shared_files;
-    const struct scan_file *shared_files;
+    uint32_t n_other_files;      /* SCAN_STAND_IN: 0 if it is not known which they are */
+    const struct scan_file *other_files;
     struct scan_split split; /* set by the cutter */
 };
 

@@ -103,6 +103,7 @@ static void take_in(struct physical_plan *plan, uint32_t reader, struct arena *a
     }
     merged.n_splits = large->n_splits;
     merged.splits = large->splits;
+    physical__add_files(&merged, large, arena);
     merged.is_deterministic = stage->is_deterministic && large->is_deterministic;
     merged.choice = large->choice;
     merged.n_groups = 0;

@@ -81,15 +81,15 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n);
 
 /*
- * Looks which scans of CSV and JSON are of several files that can be shared out (split_other.c): these get their files
- * and `shared_call`.
+ * Looks which files scans of CSV and JSON read, and whether they can be shared out (split_other.c): then the scan gets a
+ * `shared_call`. Of more than a thousand files, of a call that is not understood, and behind a URL, nothing is known.
  */
 void split_others_load(struct planner *planner, struct plan_node *root, struct arena *arena);
 
-/* What the files of such a scan have together. */
+/* What the files of a scan of CSV or JSON have together, as far as they are known. */
 uint64_t split_others_bytes(const struct scan *scan);
 
-/* The splits of such a scan: one for each file, chained to at most `n_tasks` tasks, which is at least 1. */
+/* The splits of a scan with a `shared_call`: one for each file, chained to at most `n_tasks` tasks, which is at least 1. */
 void split_others(const struct scan *scan, uint64_t n_tasks, struct arena *arena, struct physical_split **out_splits);
 
 /* Appends the FROM item of a task of such a scan. `which` is ":1" for scan number 1 of the stage, "" for number 0. */

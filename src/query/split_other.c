@@ -27,6 +27,7 @@
 /* A call, read_csv('a*.csv', header = true), in its parts. */
 struct call {
     bool is_csv;
+    bool is_fit;           /* it can have the condition */
     const char *function;  /* "read_csv(" */
     const char *files;     /* "'a*.csv'" */
     const char *arguments; /* all of them: "'a*.csv', header = true" */
@@ -107,7 +108,7 @@ static bool read_function(const char *text, struct arena *arena, struct call *ou
     return true;
 }
 
-/* Takes the FROM item of a stand-in apart. False if it is of a form that is not known, or cannot have the condition. */
+/* Takes the FROM item of a stand-in apart. False if it is of a form that is not known. */
 static bool read_call(const char *from, struct arena *arena, struct call *out)
 {
     static const char select[] = "(SELECT * FROM ";
@@ -118,10 +119,9 @@ static bool read_call(const char *from, struct arena *arena, struct call *out)
         text[n - 1] = '\0';
         text += sizeof(select) - 1;
     }
+    out->is_fit = true;
     for (size_t i = 0; i < ARRAY_LEN(unfit); i++) {
-        if (has_word(text, unfit[i])) {
-            return false;
-        }
+        out->is_fit = out->is_fit && !has_word(text, unfit[i]);
     }
     return read_name(text, arena, out) || read_function(text, arena, out);
 }
@@ -149,7 +149,11 @@ static enum err add_file(void *context, const char *const *values, uint32_t n, s
                  stat(values[0], &st) == 0 && S_ISREG(st.st_mode);
     if (l->is_good) {
         l->files = mem_grow(l->files, &l->cap, l->n + 1, sizeof(*l->files));
-        l->files[l->n++] = (struct scan_file){.path = arena_strdup(l->arena, values[0]), .bytes = (uint64_t)st.st_size};
+        l->files[l->n++] = (struct scan_file){
+            .path = arena_strdup(l->arena, values[0]),
+            .bytes = (uint64_t)st.st_size,
+            .mtime_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000,
+        };
     }
     return ERR_OK;
 }
@@ -236,7 +240,7 @@ static bool look_at_scan(struct plan_node *node, void *context)
 {
     struct other_loader *l = context;
     struct call call = {0};
-    if (node->kind != NODE_SCAN || node->as.scan->source != SCAN_STAND_IN || has_column(node->as.scan, "filename") ||
+    if (node->kind != NODE_SCAN || node->as.scan->source != SCAN_STAND_IN ||
         !read_call(node->as.scan->from, l->arena, &call)) {
         return true;
     }
@@ -246,11 +250,13 @@ static bool look_at_scan(struct plan_node *node, void *context)
     l->names_bytes = 0;
     l->is_good = true;
     const char *sql = arena_format(l->arena, "SELECT file FROM glob(%s)", call.files);
-    bool is_known = planner_rows(l->planner, sql, add_file, l, &why) == ERR_OK && l->is_good && l->n > 1;
+    if (planner_rows(l->planner, sql, add_file, l, &why) != ERR_OK || !l->is_good) {
+        return true;
+    }
+    scan->other_files = arena_copy(l->arena, l->files, l->n * sizeof(*l->files));
+    scan->n_other_files = l->n;
     struct buf shared = {0};
-    if (is_known && write_call(&shared, l, scan, &call)) {
-        scan->shared_files = arena_copy(l->arena, l->files, l->n * sizeof(*l->files));
-        scan->n_shared_files = l->n;
+    if (l->n > 1 && call.is_fit && !has_column(scan, "filename") && write_call(&shared, l, scan, &call)) {
         scan->shared_call = arena_strdup(l->arena, shared.data);
     }
     buf_deinit(&shared);
@@ -267,26 +273,29 @@ void split_others_load(struct planner *planner, struct plan_node *root, struct a
 uint64_t split_others_bytes(const struct scan *scan)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < scan->n_shared_files; i++) {
-        bytes += scan->shared_files[i].bytes;
+    for (uint32_t i = 0; i < scan->n_other_files; i++) {
+        bytes += scan->other_files[i].bytes;
     }
     return bytes;
 }
 
 void split_others(const struct scan *scan, uint64_t n_tasks, struct arena *arena, struct physical_split **out_splits)
 {
-    struct physical_split *splits = arena_zalloc(arena, scan->n_shared_files * sizeof(*splits));
+    struct physical_split *splits = arena_zalloc(arena, scan->n_other_files * sizeof(*splits));
     double share = (double)split_others_bytes(scan) / (double)n_tasks;
     double done = 0;
     double end = share;
-    for (uint32_t i = 0; i < scan->n_shared_files; i++) {
-        double bytes = (double)scan->shared_files[i].bytes;
-        double next = i + 1 < scan->n_shared_files ? (double)scan->shared_files[i + 1].bytes : 0;
+    for (uint32_t i = 0; i < scan->n_other_files; i++) {
+        double bytes = (double)scan->other_files[i].bytes;
+        double next = i + 1 < scan->n_other_files ? (double)scan->other_files[i + 1].bytes : 0;
         done += bytes;
-        splits[i] = (struct physical_split){.file = scan->shared_files[i].path,
+        splits[i] = (struct physical_split){.file = scan->other_files[i].path,
                                             .file_index = i,
-                                            .bytes = scan->shared_files[i].bytes,
-                                            .is_continued = i + 1 < scan->n_shared_files && done + next / 2 <= end};
+                                            .bytes = scan->other_files[i].bytes,
+                                            .has_identity = true,
+                                            .file_bytes = scan->other_files[i].bytes,
+                                            .file_mtime_ms = scan->other_files[i].mtime_ms,
+                                            .is_continued = i + 1 < scan->n_other_files && done + next / 2 <= end};
         while (!splits[i].is_continued && share > 0 && end <= done + next / 2) {
             end += share;
         }
@@ -300,7 +309,7 @@ void split_others_write(struct buf *sql, const struct scan *scan, const struct p
     uint32_t first = 0;
     buf_format(sql, "(SELECT * EXCLUDE (filename) FROM %s WHERE {{rows%s:0}} AND CASE filename", scan->shared_call,
                which);
-    for (uint32_t i = 0; i < scan->n_shared_files; i++) {
+    for (uint32_t i = 0; i < scan->n_other_files; i++) {
         if (first > 0) {
             buf_text(sql, " WHEN ");
             sql_write_text(sql, splits[i].file, strlen(splits[i].file));

@@ -173,7 +173,10 @@ struct physical_plan *tail_merge(const struct physical_plan *plan, const struct 
     merged.n_empty_if = 0;
     merged.what = "all that is left, as one task";
     for (uint32_t i = 0; i < plan->n_stages; i++) {
-        merged.is_deterministic = merged.is_deterministic && (!tail->is_in[i] || plan->stages[i].is_deterministic);
+        if (tail->is_in[i]) {
+            merged.is_deterministic = merged.is_deterministic && plan->stages[i].is_deterministic;
+            physical__add_files(&merged, &plan->stages[i], arena);
+        }
     }
     struct physical_plan *next = arena_copy(arena, plan, sizeof *plan);
     next->stages = arena_copy(arena, plan->stages, plan->n_stages * sizeof *plan->stages);

@@ -123,29 +123,32 @@ const odd = new Set(
 );
 const asTexts = (text) => `SELECT CAST(COLUMNS(*) AS VARCHAR) FROM (${text})`;
 
-// Over real workers, with the rows in memory and with all of them in files. tests/integration/query compares all queries in
-// one process each time; here it is a tenth, chosen anew each time, and all of them, in all ways, in ./dev soak sql.
+// Whole processes, with the rows in memory and with all of them in files. tests/integration/query and
+// tests/integration/sql compare more of them, inside of one process; here it is a tenth, chosen anew each time, and all of
+// them, in all ways, in ./dev soak sql.
+const allWays = [0, broadcasting.broadcast_bytes].flatMap((broadcast_bytes) =>
+  [2, 5].map((partitions) => ({ ...forced, broadcast_bytes, partitions })),
+);
 for (const [what, memory] of [
   ['with all rows spilled', 1],
   ['with rows in memory', 1 << 30],
 ]) {
   scenario(
-    `queries over all features of the dialect, over workers ${what}, give what DuckDB alone gives`,
-    { ms: isSoak ? 1200000 : 120000 },
+    `queries of TPC-H and over all features of the dialect, over workers ${what}, give what DuckDB alone gives`,
+    { ms: isSoak ? 1800000 : 120000 },
     async (world) => {
       const expected = await reference();
       const tables = { ...(await tpch()), ...(await ugly()) };
       const { sql, workers } = await clusterWith(world, tables, { settings: { shuffle_memory_bytes: memory } });
       const folder = tables.facts.replace(/\/[^/]*$/, '');
-      const queries = queriesOf('wide').filter(({ isVolatile }) => !isVolatile);
-      assert.ok(queries.length >= 150);
-      const ways = [forced, broadcasting, { ...forced, partitions: 5 }];
+      const queries = [...queriesOf('tpch'), ...queriesOf('wide').filter(({ isVolatile }) => !isVolatile)];
+      assert.ok(queries.length >= 22 + 150);
       const chosen = queries.filter(() => isSoak || world.random() < 0.1);
       for (const { name, sql: text, isOrdered } of chosen) {
         const filled = text.replaceAll('{ugly}', folder);
         const asked = odd.has(name) ? asTexts(filled) : filled;
         const wanted = await expected.query(asked);
-        for (const options of isSoak ? ways : [world.any(ways)]) {
+        for (const options of isSoak ? allWays : [world.any(allWays)]) {
           const actual = await sql.query(asked, { options });
           assertSameTable(actual, wanted, { ordered: isOrdered, what: `${name} with ${JSON.stringify(options)}` });
         }

@@ -264,12 +264,17 @@ static bool has_choices(const struct physical_plan *plan)
     return n > 0;
 }
 
-static void expect_well(const struct exec_outcome *out)
+static bool is_well(const struct cluster_job *job, const struct exec_outcome *out)
 {
+    if (!out->is_success && job->failure != NULL) {
+        buf_text(job->failure, out->message.data);
+        return false;
+    }
     CHECK_STR(out->is_success ? NULL : out->message.data, NULL);
+    return true;
 }
 
-static void refine(struct cluster *cluster, struct cluster_job *job)
+static bool refine(struct cluster *cluster, struct cluster_job *job)
 {
     uint32_t *awaited = NULL;
     struct sources sources = {0};
@@ -287,10 +292,13 @@ static void refine(struct cluster *cluster, struct cluster_job *job)
                              .n_sources = sources.n};
     struct cluster_output *output = add_stage(job, 1)->outputs;
     run(cluster, job->n_refined++ % CLUSTER_WORKERS, &task, NULL, &output->outcome);
-    expect_well(&output->outcome);
+    mem_free(sources.list);
+    if (!is_well(job, &output->outcome)) {
+        return false;
+    }
     CHECK_INT(output->outcome.output.kind, EXEC_OUTPUT_NONE);
     cluster_use_plan(job, output->outcome.plan.data);
-    mem_free(sources.list);
+    return true;
 }
 
 bool cluster_step(struct cluster *cluster, struct cluster_job *job)
@@ -315,14 +323,13 @@ bool cluster_step(struct cluster *cluster, struct cluster_job *job)
             output->worker = (i + k) % CLUSTER_WORKERS;
             cluster_run_task(cluster, job, i, job->read->stages[i].job_stage, k, output->worker, NULL,
                              &output->outcome);
-            expect_well(&output->outcome);
+            if (!is_well(job, &output->outcome)) {
+                return false;
+            }
         }
         has_run = true;
     }
-    if (has_choices(job->read)) {
-        refine(cluster, job);
-    }
-    return has_run;
+    return !(has_choices(job->read) && !refine(cluster, job)) && has_run;
 }
 
 /* ---- results ---- */
@@ -429,7 +436,11 @@ static void add_rows(struct cluster *cluster, const struct cluster_job *job, uin
                                       .private_data = bytes};
     struct duck_input table = {.name = "result_rows", .is_kept = true};
     uint32_t n_before = out->n_rows;
-    CHECK_ERR(duck_register(cluster->connection, &table, &stream, &e), ERR_OK);
+    if (duck_register(cluster->connection, &table, &stream, &e) != ERR_OK && job->failure != NULL) {
+        buf_text(job->failure, e.message);
+        return;
+    }
+    CHECK_ERR(e.code, ERR_OK);
     CHECK_ERR(table_append(out, cluster->connection, "SELECT * FROM result_rows", &e), ERR_OK);
     duck_unregister(cluster->connection, "result_rows");
     CHECK_UINT(job->stages[job_stage].outputs[task].outcome.output.rows, out->n_rows - n_before);
@@ -460,7 +471,7 @@ uint32_t cluster_compare(struct cluster *cluster, const char *sql, const char *m
     cluster_begin(cluster, &job);
     cluster_inputs(cluster, sql, members, &inputs);
     const struct exec_outcome *planned = cluster_plan(cluster, &job, inputs.data);
-    expect_well(planned);
+    (void)is_well(&job, planned);
     while (planned->output.kind == EXEC_OUTPUT_NONE && cluster_step(cluster, &job)) {
     }
     cluster_result(cluster, &job, &actual);

@@ -54,7 +54,8 @@ struct cluster_job {
     struct physical_plan *read;
     struct cluster_stage stages[CLUSTER_STAGES_MAX];
     uint32_t n_stages;
-    uint32_t n_refined; /* second plannings */
+    uint32_t n_refined;  /* second plannings */
+    struct buf *failure; /* gets the words of a task that fails; NULL: that ends the test */
 };
 
 struct cluster {
@@ -99,7 +100,10 @@ void cluster_use_plan(struct cluster_job *job, const char *text);
 void cluster_run_task(struct cluster *cluster, struct cluster_job *job, uint32_t stage, uint32_t job_stage,
                       uint32_t task, uint32_t worker, struct exec_stop *stop, struct exec_outcome *out);
 
-/* Runs all tasks of the stages that are due, and a second planning if one is needed. True if a stage was run. */
+/*
+ * Runs all tasks of the stages that are due, and a second planning if one is needed. True if a stage was run, and all
+ * went well.
+ */
 bool cluster_step(struct cluster *cluster, struct cluster_job *job);
 
 /* The rows of the job's result, which must be there. */

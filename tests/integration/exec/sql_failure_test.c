@@ -250,6 +250,93 @@ TEST(a_file_that_has_changed_since_planning_fails_the_query)
     cluster_close(&cluster);
 }
 
+/* Plans the query, then runs `change`; returns how many of the tasks that read files fail, because of `file`. */
+static uint32_t count_changed(struct cluster *cluster, const char *sql, const char *members, const char *change,
+                              const char *file, uint32_t *out_tasks)
+{
+    struct cluster_job job;
+    struct buf inputs = {0};
+    char message[400];
+    uint32_t n_changed = 0;
+    cluster_begin(cluster, &job);
+    cluster_inputs(cluster, sql, members, &inputs);
+    const struct exec_outcome *planned = cluster_plan(cluster, &job, inputs.data);
+    CHECK_STR(planned->is_success ? NULL : planned->message.data, NULL);
+    CHECK_UINT(planned->output.kind, EXEC_OUTPUT_NONE); /* it was cut, and not run at once */
+    cluster_sql(cluster, change);
+    snprintf(message, sizeof(message), "the file '%s/%s' has changed since the query was planned; run the query again",
+             cluster->folder, file);
+    for (uint32_t stage = 0; stage < job.read->n_stages; stage++) {
+        uint32_t n_tasks = job.read->stages[stage].n_inputs == 0 ? physical_tasks(job.read, stage) : 0;
+        *out_tasks += n_tasks;
+        for (uint32_t i = 0; i < n_tasks; i++) {
+            struct exec_outcome out = {0};
+            cluster_run_task(cluster, &job, stage, stage + 1, i, i % CLUSTER_WORKERS, NULL, &out);
+            n_changed += out.is_success ? 0 : 1;
+            if (!out.is_success) {
+                CHECK_STR(out.message.data, message);
+                CHECK(out.not_retryable);
+            }
+            exec_outcome_deinit(&out);
+        }
+    }
+    buf_deinit(&inputs);
+    cluster_end(&job);
+    return n_changed;
+}
+
+#define CUT "\"options\":{\"slots\":2,\"partitions\":2,\"single_task_bytes\":1,\"partition_bytes\":1048576}"
+#define CUT_BY_FORCE "\"options\":{\"slots\":2,\"partitions\":2,\"forced\":true}"
+
+TEST(a_file_that_is_not_split_and_has_changed_fails_all_tasks_that_read_it)
+{
+    static const struct {
+        const char *sql;
+        const char *members;
+        const char *file; /* that changes, as `change` makes it */
+        const char *change;
+        uint32_t n_changed;
+        uint32_t n_tasks;
+    } cases[] = {
+        {"SELECT name, count(*) AS n FROM '@/large*.parquet' JOIN '@/names.parquet' USING (k) GROUP BY ALL", CUT,
+         "names.parquet", "COPY (SELECT i AS k, 'new' AS name FROM range(101) r(i)) TO '@/names.parquet'", 2, 2},
+        {"SELECT count(*) AS n FROM read_parquet('@/large*.parquet', union_by_name = true) JOIN '@/*.csv' USING (k)",
+         CUT_BY_FORCE, "large1.parquet", "COPY (SELECT i AS k, i AS v FROM range(10) r(i)) TO '@/large1.parquet'", 1,
+         3},
+        {"SELECT k % 7 AS m, count(*) AS n FROM '@/*.csv' GROUP BY ALL", CUT_BY_FORCE, "b.csv",
+         "COPY (SELECT i AS k FROM range(1001) r(i)) TO '@/b.csv'", 1, 2},
+        {"SELECT k % 7 AS m, count(*) AS n FROM '@/b.csv' GROUP BY ALL", CUT_BY_FORCE, "b.csv",
+         "COPY (SELECT i AS k FROM range(1002) r(i)) TO '@/b.csv'", 1, 1},
+        {"SELECT k % 7 AS m, count(*) AS n FROM read_csv('@/*.csv', union_by_name = true) GROUP BY ALL", CUT_BY_FORCE,
+         "b.csv", "COPY (SELECT i AS k FROM range(1003) r(i)) TO '@/b.csv'", 1, 1},
+        {"SELECT k % 7 AS m, count(*) AS n FROM '@/*.csv' GROUP BY ALL", CUT_BY_FORCE, "", "SELECT 1", 0, 2},
+    };
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+    for (int i = 0; i < 2; i++) {
+        char sql[300];
+        snprintf(sql, sizeof(sql),
+                 "COPY (SELECT i %% 100 AS k, hash(i + %d) AS v FROM range(300000) r(i)) TO '@/large%d.parquet' "
+                 "(ROW_GROUP_SIZE 20480)",
+                 i, i);
+        cluster_sql(&cluster, sql);
+    }
+    cluster_sql(&cluster, "COPY (SELECT i AS k, 'old' AS name FROM range(100) r(i)) TO '@/names.parquet'");
+    cluster_sql(&cluster, "COPY (SELECT i AS k FROM range(1000) r(i)) TO '@/a.csv'");
+    cluster_sql(&cluster, "COPY (SELECT i AS k FROM range(1000) r(i)) TO '@/b.csv'");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint32_t n_tasks = 0;
+        uint32_t n_changed =
+            count_changed(&cluster, cases[i].sql, cases[i].members, cases[i].change, cases[i].file, &n_tasks);
+        if (n_changed != cases[i].n_changed || n_tasks != cases[i].n_tasks) {
+            print_error("after a change of '%s': %s\n", cases[i].file, cases[i].sql);
+        }
+        CHECK_UINT(n_tasks, cases[i].n_tasks);
+        CHECK_UINT(n_changed, cases[i].n_changed);
+    }
+    cluster_close(&cluster);
+}
+
 /* ---- what is lost ---- */
 
 static const char two_stages[] =

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE /* mkdtemp */
 #include "query/data.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 static struct arena arena;
 static char folder[] = "/tmp/capstan-query-XXXXXX";
 static struct test_data data;
+static uint32_t ugly_rows = 20000;
 static pid_t owner;
 
 static void remove_folder(void)
@@ -88,6 +90,12 @@ static void name_tables(void)
     data.n_tables = ARRAY_LEN(names);
 }
 
+void test_data_rows(uint32_t rows)
+{
+    CHECK(data.tables == NULL || ugly_rows == rows);
+    ugly_rows = rows;
+}
+
 const struct test_data *test_data(void)
 {
     if (data.tables != NULL) {
@@ -102,7 +110,7 @@ const struct test_data *test_data(void)
     CHECK_ERR(duck_open(&(struct duck_options){.threads = 2}, &duck, &e), ERR_OK);
     CHECK_ERR(duck_connect(duck, &connection, &e), ERR_OK);
     data.tpch = generate(connection, "tpch", "SET VARIABLE scale = 0.01; SET VARIABLE row_group = 4096;");
-    data.ugly = generate(connection, "ugly", "SET VARIABLE rows = 20000;");
+    data.ugly = generate(connection, "ugly", arena_format(&arena, "SET VARIABLE rows = %" PRIu32 ";", ugly_rows));
     name_tables();
     duck_disconnect(connection);
     duck_close(duck);

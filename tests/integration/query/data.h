@@ -24,6 +24,9 @@ struct test_data {
 
 const struct test_data *test_data(void);
 
+/* How many rows the largest of the uneven tables has, 20,000 unless it is said before the first use. */
+void test_data_rows(uint32_t rows);
+
 struct test_query {
     const char *name;
     const char *sql;  /* without a semicolon; {ugly} is filled in */

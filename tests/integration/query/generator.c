@@ -38,13 +38,36 @@ enum column_class column_class_of(const char *type)
         const char *start;
         enum column_class class;
     } starts[] = {
-        {"TINYINT", CLASS_INT},  {"SMALLINT", CLASS_INT},    {"INTEGER", CLASS_INT},   {"BIGINT", CLASS_INT},
-        {"HUGEINT", CLASS_INT},  {"UTINYINT", CLASS_INT},    {"USMALLINT", CLASS_INT}, {"UINTEGER", CLASS_INT},
-        {"UBIGINT", CLASS_INT},  {"DECIMAL", CLASS_DECIMAL}, {"FLOAT", CLASS_FLOAT},   {"DOUBLE", CLASS_FLOAT},
-        {"VARCHAR", CLASS_TEXT}, {"DATE", CLASS_DATE},       {"BOOLEAN", CLASS_BOOL},
+        {"TINYINT", CLASS_INT},
+        {"SMALLINT", CLASS_INT},
+        {"INTEGER", CLASS_INT},
+        {"BIGINT", CLASS_INT},
+        {"HUGEINT", CLASS_INT},
+        {"UTINYINT", CLASS_INT},
+        {"USMALLINT", CLASS_INT},
+        {"UINTEGER", CLASS_INT},
+        {"UBIGINT", CLASS_INT},
+        {"DECIMAL", CLASS_DECIMAL},
+        {"FLOAT", CLASS_FLOAT},
+        {"DOUBLE", CLASS_FLOAT},
+        {"VARCHAR", CLASS_TEXT},
+        {"DATE", CLASS_DATE},
+        {"BOOLEAN", CLASS_BOOL},
+        {"TIMESTAMP", CLASS_TIMESTAMP},
+        {"TIMESTAMP WITH TIME ZONE", CLASS_TIMESTAMP_TZ},
+        {"TIME", CLASS_TIME},
+        {"INTERVAL", CLASS_INTERVAL},
+        {"UUID", CLASS_UUID},
+        {"BLOB", CLASS_BLOB},
+        {"ENUM", CLASS_ENUM},
+        {"STRUCT", CLASS_STRUCT},
     };
     size_t n = strcspn(type, "(");
-    if (strchr(type, '[') != NULL) {
+    const char *bracket = strchr(type, '[');
+    if (bracket != NULL && strcmp(type, "BIGINT[]") == 0) {
+        return CLASS_LIST;
+    }
+    if (bracket != NULL) {
         return CLASS_OTHER;
     }
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
@@ -143,6 +166,34 @@ static void write_constant(struct generator *g, enum column_class class)
         return;
     case CLASS_BOOL:
         buf_text(g->out, pick(g, 2) == 0 ? "true" : "false");
+        return;
+    case CLASS_TIMESTAMP:
+        buf_text(g->out, pick(g, 2) == 0 ? "TIMESTAMP '2000-01-05 12:34:56.789'" : "TIMESTAMP '2000-01-08'");
+        return;
+    case CLASS_TIMESTAMP_TZ:
+        buf_text(g->out,
+                 pick(g, 2) == 0 ? "TIMESTAMPTZ '2020-03-29 01:30:00+01'" : "TIMESTAMPTZ '2020-05-01 00:00:00Z'");
+        return;
+    case CLASS_TIME:
+        buf_text(g->out, pick(g, 2) == 0 ? "TIME '12:00:00'" : "TIME '00:00:01'");
+        return;
+    case CLASS_INTERVAL:
+        buf_text(g->out, pick(g, 2) == 0 ? "INTERVAL 20 DAY" : "INTERVAL 1 MONTH");
+        return;
+    case CLASS_UUID:
+        buf_format(g->out, "'00000000-0000-4000-8000-%012" PRIu32 "'::UUID", pick(g, 1000));
+        return;
+    case CLASS_BLOB:
+        buf_text(g->out, pick(g, 2) == 0 ? "'x'::BLOB" : "''::BLOB");
+        return;
+    case CLASS_ENUM: /* of the one that there is */
+        buf_format(g->out, "'%s'::ENUM('low', 'mid', 'high')", pick(g, 2) == 0 ? "mid" : "high");
+        return;
+    case CLASS_LIST:
+        buf_text(g->out, pick(g, 2) == 0 ? "[1, NULL, 2]::BIGINT[]" : "[]::BIGINT[]");
+        return;
+    case CLASS_STRUCT:
+        buf_text(g->out, "{'a': 1::BIGINT, 'b': 'x', 'in': {'deep': 1::BIGINT}}");
         return;
     case CLASS_OTHER:
         buf_text(g->out, "NULL");
@@ -265,8 +316,9 @@ static void write_join_condition(struct generator *g, const struct scope *scope,
     memcpy(left.columns, scope->columns, from * sizeof left.columns[0]);
     memcpy(right.columns, scope->columns + from, right.n * sizeof right.columns[0]);
     for (uint32_t i = 0, n = 1 + pick(g, 2); i < n; i++) {
-        static const enum column_class classes[] = {CLASS_INT, CLASS_INT, CLASS_TEXT, CLASS_DATE, CLASS_DECIMAL};
-        enum column_class class = classes[pick(g, 5)];
+        static const enum column_class classes[] = {CLASS_INT,  CLASS_INT,  CLASS_TEXT, CLASS_DATE, CLASS_DECIMAL,
+                                                    CLASS_UUID, CLASS_ENUM, CLASS_BLOB, CLASS_TIME};
+        enum column_class class = classes[pick(g, 9)];
         const struct visible *a = pick_column(g, &left, class);
         const struct visible *b = pick_column(g, &right, class);
         buf_text(g->out, i == 0 ? "" : " AND ");
@@ -514,8 +566,9 @@ static void write_set_operation(struct generator *g)
 {
     static const char *const operations[] = {"UNION ALL", "UNION",      "EXCEPT",
                                              "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"};
-    static const enum column_class classes[] = {CLASS_INT, CLASS_TEXT, CLASS_DATE};
-    enum column_class class = classes[pick(g, 3)];
+    static const enum column_class classes[] = {CLASS_INT,  CLASS_TEXT, CLASS_DATE, CLASS_TIMESTAMP, CLASS_TIMESTAMP_TZ,
+                                                CLASS_UUID, CLASS_BLOB, CLASS_ENUM, CLASS_LIST,      CLASS_INTERVAL};
+    enum column_class class = classes[pick(g, 10)];
     for (uint32_t i = 0; i < 2; i++) {
         struct scope scope = {0};
         struct buf *out = g->out;

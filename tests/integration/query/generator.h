@@ -18,7 +18,24 @@
 
 #include "base/buf.h"
 
-enum column_class { CLASS_INT, CLASS_DECIMAL, CLASS_FLOAT, CLASS_TEXT, CLASS_DATE, CLASS_BOOL, CLASS_OTHER };
+enum column_class {
+    CLASS_INT,
+    CLASS_DECIMAL,
+    CLASS_FLOAT,
+    CLASS_TEXT,
+    CLASS_DATE,
+    CLASS_BOOL,
+    CLASS_TIMESTAMP,
+    CLASS_TIMESTAMP_TZ,
+    CLASS_TIME,
+    CLASS_INTERVAL,
+    CLASS_UUID,
+    CLASS_BLOB,
+    CLASS_ENUM,
+    CLASS_LIST,
+    CLASS_STRUCT,
+    CLASS_OTHER, /* MAP, ARRAY, JSON: they are only passed on */
+};
 
 struct schema_column {
     const char *name;

@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/num.h"
 #include "base/prng.h"
 #include "query/data.h"
 #include "query/generator.h"
 #include "query/runner.h"
+#include "query/schema.h"
 #include "test.h"
 
 #define QUERIES_DEFAULT 500
@@ -31,61 +30,19 @@ struct campaign {
     uint32_t n_rows; /* queries with rows */
 };
 
-static enum err add_column(void *context, const struct duck_text *values, uint32_t n, struct error *e)
-{
-    struct schema_table *table = context;
-    UNUSED(n);
-    UNUSED(e);
-    if (table->n_columns < 64) {
-        table->columns[table->n_columns++] =
-            (struct schema_column){.name = mem_strdup(values[0].bytes), .class = column_class_of(values[1].bytes)};
-    }
-    return ERR_OK;
-}
-
-static enum err add_rows(void *context, const struct duck_text *values, uint32_t n, struct error *e)
-{
-    struct schema_table *table = context;
-    int64_t rows = 0;
-    UNUSED(n);
-    UNUSED(e);
-    CHECK(num_parse_int(values[0].bytes, &rows));
-    table->rows = (uint64_t)rows;
-    return ERR_OK;
-}
-
 static struct campaign campaign_open(void)
 {
     struct campaign c = {.runner = {.tables = test_data()->tables, .n_tables = test_data()->n_tables}};
     struct error e = {0};
     CHECK_ERR(runner_open(&c.runner, &e), ERR_OK);
     test_create_views(c.runner.connection);
-    c.schema.n_tables = c.runner.n_tables;
-    c.schema.tables = mem_calloc(c.schema.n_tables, sizeof *c.schema.tables);
-    for (uint32_t i = 0; i < c.schema.n_tables; i++) {
-        struct schema_table *table = &c.schema.tables[i];
-        struct buf sql = {0};
-        table->name = c.runner.tables[i].name;
-        table->columns = mem_calloc(64, sizeof *table->columns);
-        buf_format(&sql, "DESCRIBE %s", table->name);
-        CHECK_ERR(duck_rows(c.runner.connection, sql.data, NULL, 0, add_column, table, &e), ERR_OK);
-        buf_reset(&sql);
-        buf_format(&sql, "SELECT count(*) FROM %s", table->name);
-        CHECK_ERR(duck_rows(c.runner.connection, sql.data, NULL, 0, add_rows, table, &e), ERR_OK);
-        buf_deinit(&sql);
-    }
+    c.schema = schema_open(c.runner.connection, c.runner.tables, c.runner.n_tables);
     return c;
 }
 
 static void campaign_close(struct campaign *c)
 {
-    for (uint32_t i = 0; i < c->schema.n_tables; i++) {
-        for (uint32_t k = 0; k < c->schema.tables[i].n_columns; k++) {
-            mem_free((char *)c->schema.tables[i].columns[k].name);
-        }
-        mem_free(c->schema.tables[i].columns);
-    }
-    mem_free(c->schema.tables);
+    schema_close(&c->schema);
     runner_close(&c->runner);
 }
 

@@ -273,6 +273,27 @@ TEST(a_tiny_table_is_read_by_every_task_unless_it_is_forced)
     fixture_deinit(&f);
 }
 
+TEST(a_stage_notes_the_files_that_its_sql_names_itself)
+{
+    struct fixture f = fixture_new();
+    struct split_file known[] = {files[0], files[1]};
+    struct split_catalog with_times = {.n_files = 2, .files = known};
+    f.options.catalog = &with_times;
+    f.options.broadcast_bytes = 100000;
+    struct plan_node *inner = join_of(&f, JOIN_LEFT, scan_of(&f, "large.parquet"), scan_of(&f, "tiny.parquet"));
+    struct plan_node *join = join_of(&f, JOIN_LEFT, inner, scan_of(&f, "tiny.parquet"));
+    CHECK_UINT(cut(&f, join)->stages[0].n_files, 0); /* nobody knows what they were like */
+    known[0].has_identity = known[1].has_identity = true;
+    known[1].mtime_ms = 1234567890123;
+    check_exchanges(cut(&f, join), "result/3");
+    CHECK_UINT(f.physical->stages[0].n_files, 1); /* once; the other one is in splits */
+    CHECK_STR(f.physical->stages[0].files[0].path, "tiny.parquet");
+    CHECK_UINT(f.physical->stages[0].files[0].bytes, 400);
+    CHECK_INT(f.physical->stages[0].files[0].mtime_ms, 1234567890123);
+    CHECK(f.physical->stages[0].splits[0].has_identity);
+    fixture_deinit(&f);
+}
+
 TEST(the_side_of_a_left_join_whose_rows_all_come_out_is_never_sent_to_all)
 {
     struct fixture f = fixture_new();

@@ -83,6 +83,91 @@ TEST(what_is_written_is_read_as_the_same)
     reading_deinit(&r);
 }
 
+/* A plan of one stage with that SQL, as it stands in JSON. */
+static struct reading read_sql(const char *sql)
+{
+    char text[400];
+    snprintf(text, sizeof text, "{\"stages\":[{\"id\":0,\"sql\":\"%s\",\"output\":{\"exchange\":\"result\"}}]}", sql);
+    return read_text(text);
+}
+
+TEST(files_that_the_sql_names_are_a_comment_at_its_end)
+{
+    struct reading r = read_sql("SELECT 1 /* mine */");
+    CHECK_STR(r.plan->stages[0].sql, "SELECT 1 /* mine */");
+    CHECK_UINT(r.plan->stages[0].n_files, 0);
+    struct physical_file files[] = {{"/a'b\"/*x*/ {{task}}.parquet", 7, -5}, {"c", 0, 1234567890123}};
+    r.plan->stages[0].files = files;
+    r.plan->stages[0].n_files = 2;
+    struct buf text = {0};
+    physical_write(&text, r.plan);
+    struct reading again = read_text(text.data);
+    CHECK_STR(again.e.message, "");
+    CHECK_STR(again.plan->stages[0].sql, "SELECT 1 /* mine */");
+    CHECK_UINT(again.plan->stages[0].n_files, 2);
+    CHECK_STR(again.plan->stages[0].files[0].path, files[0].path);
+    CHECK_UINT(again.plan->stages[0].files[0].bytes, 7);
+    CHECK_INT(again.plan->stages[0].files[0].mtime_ms, -5);
+    CHECK_STR(again.plan->stages[0].files[1].path, "c");
+    CHECK_INT(again.plan->stages[0].files[1].mtime_ms, 1234567890123);
+    /* One that knows nothing of it has one comment more, whatever the names. */
+    const char *comment = strstr(text.data, "/* files: ");
+    CHECK(comment != NULL && strstr(comment + 2, "/*") == NULL);
+    CHECK(strstr(comment, "*/\",") == strstr(comment, "*/"));
+    buf_deinit(&text);
+    reading_deinit(&again);
+    reading_deinit(&r);
+}
+
+TEST(a_comment_with_files_that_is_none_is_named)
+{
+    static const char wrong[] =
+        "stage 0: the files at the end of \"sql\" must be a list of [name, bytes, time of change]";
+    static const struct {
+        const char *sql;
+        const char *error;
+    } cases[] = {
+        {"s /* files: [] */", ""},
+        {"s /* files: [[\\\"a\\\",1,2]] */", ""},
+        {"s /* files: [[\\\"a\\\",1,2]] */ ", ""}, /* not at the end: of somebody else */
+        {" /* files: */", ""},
+        {"s /* files: [[\\\"a\\\",1]] */", wrong},
+        {"s /* files: [[\\\"a\\\",-1,2]] */", wrong},
+        {"s /* files: [[\\\"\\\",1,2]] */", wrong},
+        {"s /* files: [[\\\"a\\\",1,2.5]] */", wrong},
+        {"s /* files: [[\\\"a\\\",1,2] */", wrong},
+        {"s /* files: {} */", wrong},
+        {"s /* files: [7] */", wrong},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct reading r = read_sql(cases[i].sql);
+        CHECK_STR(r.e.message, cases[i].error);
+        reading_deinit(&r);
+    }
+}
+
+TEST(files_without_room_in_the_sql_are_left_out)
+{
+    struct reading r = read_sql("s");
+    struct physical_file file = {"a", 7, 5};
+    struct buf sql = {0};
+    struct buf text = {0};
+    while (sql.n < LIMIT_SQL_BYTES - 10) {
+        buf_char(&sql, 'x');
+    }
+    r.plan->stages[0].sql = sql.data;
+    r.plan->stages[0].files = &file;
+    r.plan->stages[0].n_files = 1;
+    physical_write(&text, r.plan);
+    struct reading again = read_text(text.data);
+    CHECK_STR(again.e.message, "");
+    CHECK_UINT(again.plan->stages[0].n_files, 0);
+    buf_deinit(&sql);
+    buf_deinit(&text);
+    reading_deinit(&again);
+    reading_deinit(&r);
+}
+
 TEST(sizes_of_the_plan_are_kept_and_checked)
 {
     static const char stage[] = "\"stages\":[{\"id\":0,\"sql\":\"s\",\"output\":{\"exchange\":\"result\"}}]";

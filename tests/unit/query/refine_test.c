@@ -76,6 +76,44 @@ TEST(a_small_side_is_read_by_all_and_the_large_one_stays)
     arena_deinit(&f.arena);
 }
 
+TEST(a_side_that_is_taken_in_brings_the_files_that_it_names)
+{
+    struct fixture f = fixture_of(join_plan);
+    struct physical_file mine[] = {{"x", 1, 10}, {"y", 2, 20}};
+    struct physical_file theirs[] = {{"y", 2, 20}, {"z", 3, 30}};
+    f.plan->stages[2].files = mine;
+    f.plan->stages[1].files = theirs;
+    f.plan->stages[2].n_files = f.plan->stages[1].n_files = 2;
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1000};
+    const struct physical_stage *join = &refine(&f, 0)->stages[1];
+    CHECK_UINT(join->n_files, 3);
+    CHECK_STR(join->files[0].path, "x");
+    CHECK_STR(join->files[1].path, "y");
+    CHECK_STR(join->files[2].path, "z");
+    CHECK_INT(join->files[2].mtime_ms, 30);
+    arena_deinit(&f.arena);
+}
+
+TEST(the_last_stages_as_one_read_the_files_of_them_all)
+{
+    struct fixture f = fixture_of(join_plan);
+    struct physical_file files[] = {{"x", 1, 10}, {"y", 2, 20}};
+    f.plan->stages[2].choice.is_open = false;
+    f.plan->tail_bytes = 1000;
+    f.plan->stages[2].files = &files[0];
+    f.plan->stages[3].files = &files[1];
+    f.plan->stages[2].n_files = f.plan->stages[3].n_files = 1;
+    f.plan->first_job_stage = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        f.plan->stages[i].job_stage = i;
+        f.sizes[i] = (struct stage_size){.is_finished = true, .rows = 1, .bytes = 1};
+    }
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 3);
+    CHECK_UINT(next->stages[2].n_files, 2);
+    arena_deinit(&f.arena);
+}
+
 TEST(a_side_that_is_not_small_leaves_the_plan_as_it_was)
 {
     struct fixture f = fixture_of(join_plan);

@@ -1,0 +1,105 @@
+/*
+ * The queries of tests/data over real workers: what stages write goes through scatter, Arrow, store and network. Each query
+ * can be run in eight ways: nothing or everything broadcast, 2 or 5 partitions, rows in memory or in files.
+ *
+ * A quarter of TPC-H and a tenth of the others is run, chosen by a seed that changes from day to day; with
+ * CAPSTAN_TEST_ALL=1 everything. A run is done again with the CAPSTAN_TEST_SEED that it printed.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "pair.h"
+#include "query/data.h"
+#include "test.h"
+
+#define DAY_MS INT64_C(86400000)
+
+struct totals {
+    uint32_t n_queries;
+    uint32_t n_runs;
+    uint32_t n_cut;
+    uint32_t n_failed;
+};
+
+static void run_query(struct pair *pair, const struct test_query *query, const bool *is_chosen, struct totals *totals)
+{
+    struct table expected = {0};
+    struct buf sql = {0};
+    struct error e = {0};
+    enum table_order order = query->is_volatile ? TYPES_ONLY : query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
+    enum err err = pair_whole(pair, query->sql, &expected, &sql, &e);
+    CHECK_STR(e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    for (uint32_t way = 0; way < PAIR_WAYS; way++) {
+        struct buf why = {0};
+        uint32_t n_stages = 0;
+        if (!is_chosen[way]) {
+            continue;
+        }
+        if (!pair_compare(pair, sql.data, way, &expected, order, &n_stages, &why)) {
+            print_error("%s, %s: %s\n", query->name, pair_way_name(way), why.data);
+            totals->n_failed++;
+        }
+        totals->n_runs++;
+        totals->n_cut += n_stages > 1 ? 1 : 0; /* else the planning task has run it */
+        buf_deinit(&why);
+    }
+    table_deinit(&expected);
+    buf_deinit(&sql);
+}
+
+/* Runs the queries of a file, each in the ways that the seed chooses for it, `permille` of all. */
+static struct totals run_file(const char *file, uint32_t permille)
+{
+    struct totals totals = {0};
+    struct pair pair;
+    struct prng prng;
+    uint32_t n = 0;
+    pair_open(&pair);
+    const struct test_query *queries = test_queries(file, &n);
+    uint64_t seed = pair_number("CAPSTAN_TEST_SEED", (uint64_t)(clock_wall_ms() / DAY_MS));
+    bool has_all = pair_number("CAPSTAN_TEST_ALL", 0) != 0;
+    printf("%s: CAPSTAN_TEST_SEED=%" PRIu64 "\n", file, seed);
+    prng_init(&prng, seed);
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_chosen[PAIR_WAYS];
+        bool has_one = false;
+        for (uint32_t way = 0; way < PAIR_WAYS; way++) {
+            is_chosen[way] = prng_permille(&prng, permille) || has_all;
+            has_one = has_one || is_chosen[way];
+        }
+        if (has_one) {
+            run_query(&pair, &queries[i], is_chosen, &totals);
+        }
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t k = 0; k < CLUSTER_WORKERS; k++) {
+            CHECK(exchange_server_bytes(pair.clusters[i].workers[k].server) > 0); /* rows went over the network */
+        }
+    }
+    pair_close(&pair);
+    totals.n_queries = n;
+    printf("%s: %" PRIu32 " queries, %" PRIu32 " runs, %" PRIu32 " of them in stages\n", file, n, totals.n_runs,
+           totals.n_cut);
+    CHECK_UINT(totals.n_failed, 0);
+    return totals;
+}
+
+TEST(the_queries_of_tpch_give_the_same_over_workers_in_all_ways)
+{
+    struct totals totals = run_file("tpch.sql", 250);
+    CHECK_UINT(totals.n_queries, 22);
+    CHECK(totals.n_runs > 10);
+    CHECK_UINT(totals.n_cut, totals.n_runs);
+}
+
+TEST(queries_over_the_whole_dialect_give_the_same_over_workers_in_all_ways)
+{
+    struct totals totals = run_file("wide.sql", 100);
+    CHECK(totals.n_queries >= 150);
+    CHECK(totals.n_runs > totals.n_queries / 3);
+    CHECK(totals.n_cut * 10 > totals.n_runs * 8);
+}
