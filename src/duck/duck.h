@@ -111,7 +111,7 @@ MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray
 
 /* Who takes the rows of a query as DuckDB makes them. An error ends the query, and is that of duck_pour. */
 struct duck_sink {
-    const char *const *names; /* of the columns, `n` */
+    const char *const *names; /* of the columns, `n`; NULL: DuckDB is asked, which takes it a few milliseconds */
     uint32_t n;
     enum err (*open)(void *context, const struct ArrowSchema *schema, struct error *e);
     enum err (*take)(void *context, const struct ArrowArray *rows, struct error *e); /* valid during the call */

@@ -105,6 +105,8 @@ void duckdb_copy_function_sink_set_error(duckdb_copy_function_sink_info info, co
     X(vector_reference_vector)                                                                                         \
     X(vector_size)                                                                                                     \
     X(prepared_statement_column_logical_type)                                                                          \
+    X(prepared_statement_column_count)                                                                                 \
+    X(prepared_statement_column_name)                                                                                  \
     X(table_function_set_local_init)                                                                                   \
     X(bind_set_bind_data)                                                                                              \
     X(init_get_bind_data)                                                                                              \

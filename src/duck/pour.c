@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "duck/duck_internal.h"
@@ -25,6 +26,9 @@ enum way {
 struct pour {
     struct duck_connection *connection;
     const struct duck_sink *sink;
+    struct arena arena;
+    const char *const *names; /* of the columns, */
+    idx_t n_names;            /* so many */
     duckdb_arrow_options arrow;
     idx_t n;
     duckdb_logical_type *types;
@@ -108,13 +112,13 @@ static enum err make_schemas(struct pour *pour, struct ArrowSchema *out, struct 
     bool has_bools = false;
     const char **rest_names = mem_calloc(pour->n, sizeof(char *));
     enum err err =
-        duck__make_schema(pour->connection, pour->arrow, pour->types, pour->sink->names, pour->n, out, &has_bools, e);
+        duck__make_schema(pour->connection, pour->arrow, pour->types, pour->names, pour->n, out, &has_bools, e);
     if (err == ERR_OK) {
         duck__refit_schema(out, true);
         for (idx_t i = 0; i < pour->n; i++) {
             pour->ways[i] = way_of(pour->types[i], out->children[i]->format);
             if (pour->ways[i] == WAY_CONVERT) {
-                rest_names[pour->n_rest] = pour->sink->names[i];
+                rest_names[pour->n_rest] = pour->names[i];
                 pour->rest_types[pour->n_rest++] = pour->types[i];
             }
         }
@@ -156,7 +160,7 @@ static void bind(duckdb_copy_function_bind_info info)
         duck__api.copy_function_bind_set_error(info, "the format " FORMAT_NAME " is for Capstan's workers only");
         return;
     }
-    if (n != pour->sink->n) {
+    if (n != pour->n_names) {
         duck__api.copy_function_bind_set_error(info, "the query has another number of columns");
         return;
     }
@@ -275,6 +279,32 @@ static enum err add_format(struct duck_connection *connection, struct error *e)
 
 /* ---- our side ---- */
 
+/* A format is not told the names of its columns; if the caller does not know them, DuckDB is asked. */
+static enum err learn_names(struct pour *pour, const char *select, struct error *e)
+{
+    duckdb_prepared_statement statement = NULL;
+    enum err err = ERR_OK;
+    pour->names = pour->sink->names;
+    pour->n_names = pour->sink->n;
+    if (pour->names != NULL) {
+        return ERR_OK;
+    }
+    if (duck__api.prepare(pour->connection->connection, select, &statement) != DuckDBSuccess) {
+        err = duck__fail(pour->connection, e, duck__api.prepare_error(statement));
+    } else {
+        pour->n_names = duck__api.prepared_statement_column_count(statement);
+        const char **names = arena_alloc(&pour->arena, (pour->n_names + 1) * sizeof(char *));
+        for (idx_t i = 0; i < pour->n_names; i++) {
+            const char *name = duck__api.prepared_statement_column_name(statement, i);
+            names[i] = arena_strdup(&pour->arena, name != NULL ? name : "");
+            duck__api.free((void *)(uintptr_t)name);
+        }
+        pour->names = names;
+    }
+    duck__api.destroy_prepare(&statement);
+    return err;
+}
+
 static enum err run(struct pour *pour, duckdb_prepared_statement statement, struct error *e)
 {
     duckdb_result result = {0};
@@ -299,7 +329,11 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
     *out_has_begun = false;
     duck__begin(connection);
     enum err err = add_format(connection, e);
+    if (err == ERR_OK) {
+        err = learn_names(&pour, select, e);
+    }
     if (err != ERR_OK) {
+        arena_deinit(&pour.arena);
         return err;
     }
     buf_format(&sql, "COPY (%s\n) TO '" FORMAT_NAME "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
@@ -315,6 +349,7 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
     duck__api.destroy_prepare(&statement);
     duck__api.destroy_arrow_options(&pour.arrow);
     forget_columns(&pour);
+    arena_deinit(&pour.arena);
     buf_deinit(&sql);
     return err;
 }

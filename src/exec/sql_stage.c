@@ -7,8 +7,8 @@
  * A stage that writes files (sql_write.c) has COPY in the place of the last SQL; what goes on are the files' names.
  *
  * Each arrow is an Arrow stream that yields rows when the next asks for them, so nothing is held as a whole unless DuckDB
- * needs it. Only where rows go straight from our own planner's SQL to other tasks, DuckDB pours them into the writer
- * (duck_pour), which spares them two copies. A stage with an operator of the user's own and an exchange with partitions needs a second query, over the
+ * needs it. Only where rows go straight to other tasks, DuckDB pours them into the writer (duck_pour), which spares them two
+ * copies. A stage with an operator of the user's own and an exchange with partitions needs a second query, over the
  * operator's rows, on a connection of its own, since the first is still running.
  *
  * A failure may show at the far end of that chain, as text inside of other texts. So every stream remembers why it failed
@@ -413,19 +413,30 @@ static enum err pour_take(void *context, const struct ArrowArray *rows, struct e
     return write_batch(context, rows, e);
 }
 
-/* Has DuckDB write all rows, if it is known what their columns are called, which it does not say. */
-static enum err pour(struct fragment *f, const char *sql, struct error *e)
+/* The columns of SQL that our planner has written; NULL if it is of somebody else. */
+static const char *const *numbered_names(struct fragment *f, uint32_t *out_n)
 {
     uint32_t n_own = sql_numbered_columns(f->stage->sql);
     uint32_t n = n_own + (is_partitioned(f) ? 1 : 0);
-    if (n_own == 0 || has_operator(f) || is_result(f)) {
-        return ERR_OK;
+    if (n_own == 0) {
+        return NULL;
     }
     const char **names = arena_alloc(&f->arena, n * sizeof(char *));
     for (uint32_t i = 0; i < n; i++) {
         names[i] = i < n_own ? arena_format(&f->arena, "c%" PRIu32, i) : PHYSICAL_PARTITION_COLUMN;
     }
-    struct duck_sink sink = {.names = names, .n = n, .open = pour_open, .take = pour_take, .context = f};
+    *out_n = n;
+    return names;
+}
+
+/* Has DuckDB write all rows, if they are for other tasks. */
+static enum err pour(struct fragment *f, const char *sql, struct error *e)
+{
+    struct duck_sink sink = {.open = pour_open, .take = pour_take, .context = f};
+    if (has_operator(f) || is_result(f)) {
+        return ERR_OK;
+    }
+    sink.names = numbered_names(f, &sink.n);
     enum err err = duck_pour(f->connections[0], sql, &sink, &f->is_poured, e);
     if (err != ERR_OK && !f->is_poured) { /* the usual way says better what is wrong */
         *e = (struct error){0};

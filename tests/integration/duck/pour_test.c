@@ -73,7 +73,8 @@ static enum err pour(struct fixture *f, const char *sql, uint32_t n, struct buck
                      struct error *e)
 {
     static const char *const names[] = {"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"};
-    struct duck_sink sink = {.names = names, .n = n, .open = open_bucket, .take = take_rows, .context = bucket};
+    struct duck_sink sink = {
+        .names = n == 0 ? NULL : names, .n = n, .open = open_bucket, .take = take_rows, .context = bucket};
     return duck_pour(f->connection, sql, &sink, out_has_begun, e);
 }
 
@@ -143,6 +144,25 @@ TEST(a_sink_without_rows_is_opened_all_the_same)
               ERR_OK);
     CHECK_STR(bucket.formats.data, "c0=l");
     CHECK_UINT(bucket.n_rows, 0);
+    empty(&bucket);
+    fixture_close(&f);
+}
+
+TEST(duckdb_is_asked_for_names_that_nobody_knows)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct bucket bucket = {0};
+    struct error e = {0};
+    bool has_begun = false;
+    CHECK_ERR(pour(&f, "SELECT i AS \"a name\", 'x' FROM range(3) r(i) -- a comment", 0, &bucket, &has_begun, &e),
+              ERR_OK);
+    CHECK_STR(bucket.formats.data, "a name=l 'x'=u");
+    CHECK_UINT(bucket.n_rows, 3);
+    empty(&bucket);
+    CHECK_ERR(pour(&f, "SELECT nothing", 0, &bucket, &has_begun, &e), ERR_INVALID);
+    CHECK(!has_begun);
+    CHECK_ERR(pour(&f, "SELECT 1; SELECT 2", 0, &bucket, &has_begun, &e), ERR_INVALID);
+    CHECK(!has_begun);
     empty(&bucket);
     fixture_close(&f);
 }
