@@ -182,7 +182,9 @@ static enum err read_rows(struct child *child, struct clerk *clerk, struct rows_
     }
     struct relay *relay = relay_open(child->service, child->job_id, child->pieces);
     do {
-        err = relay_next(relay, clerk, &chunk, e);
+        do {
+            err = relay_next(relay, clerk, &chunk, e);
+        } while (err != ERR_OK && relay_may_go_on(relay));
         if (err == ERR_OK) {
             err = rows_json_feed(rows, chunk->data, chunk->n, e);
         }

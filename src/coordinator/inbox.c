@@ -44,6 +44,7 @@ struct inbox {
     struct store *store; /* guarded by the lock where others touch it */
     uint32_t n_waiting;  /* submits that have not been answered */
     uint64_t n_taken;    /* of those that have, how many left the inbox; guarded by the lock */
+    uint64_t n_refused;  /* and how many found no room; guarded by the lock */
     uint64_t resume_id;  /* where the last look stopped; 0: it came to the end. Of the thread */
     struct verdict_on verdicts[VERDICTS_MAX];
     uint32_t next_verdict;
@@ -137,6 +138,7 @@ static void answer(struct request *request, const struct reply *reply, enum err 
     /* Not answered well: it is still in the inbox and comes again. */
     pthread_mutex_lock(&inbox->lock);
     inbox->n_taken += reply != NULL && !has_no_room;
+    inbox->n_refused += has_no_room;
     inbox->n_waiting--;
     pthread_cond_signal(&inbox->answered);
     pthread_mutex_unlock(&inbox->lock);
@@ -202,12 +204,18 @@ static enum err submit_all(struct inbox *inbox, struct store *store, const struc
     return err;
 }
 
-static uint64_t count_taken(struct inbox *inbox)
+/* What has become of entries so far. */
+struct counts {
+    uint64_t taken;
+    uint64_t refused;
+};
+
+static struct counts count(struct inbox *inbox)
 {
     pthread_mutex_lock(&inbox->lock);
-    uint64_t n = inbox->n_taken;
+    struct counts counts = {.taken = inbox->n_taken, .refused = inbox->n_refused};
     pthread_mutex_unlock(&inbox->lock);
-    return n;
+    return counts;
 }
 
 /* Turns what is there into jobs, page by page. */
@@ -221,7 +229,7 @@ static enum err empty_it(struct inbox *inbox, struct store *store)
     while (err == ERR_OK && n == ENTRIES_PER_PAGE && n_in_vain < PAGES_IN_VAIN && !is_stopping(inbox) &&
            coordinator_epoch(atomic_load(&inbox->service->coordinator)) != 0) {
         const struct inbox_entry *entries = NULL;
-        uint64_t n_before = count_taken(inbox);
+        struct counts before = count(inbox);
         arena_reset(&arena);
         n = 0;
         err = store_inbox(store, &query, &arena, &entries, &n, NULL);
@@ -230,8 +238,11 @@ static enum err empty_it(struct inbox *inbox, struct store *store)
         }
         err = submit_all(inbox, store, entries, n);
         bool is_first = query.after_id == 0;
-        bool is_in_vain = count_taken(inbox) == n_before;
-        query.after_id = entries[n - 1].id;
+        struct counts now = count(inbox);
+        bool is_in_vain = now.taken == before.taken;
+        if (is_in_vain || now.refused == before.refused) { /* else there may be room again for the older ones */
+            query.after_id = entries[n - 1].id;
+        }
         if (is_first && is_in_vain && inbox->resume_id > query.after_id) {
             query.after_id = inbox->resume_id;
         }

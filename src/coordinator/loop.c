@@ -26,6 +26,7 @@
 /* What clients may put into one flight: requests, and tasks of new jobs, of which so many cost as much as a request. */
 #define FLIGHT_WEIGHT_MAX 1024
 #define TASKS_PER_WEIGHT 4
+#define TASKS_WEIGHED_MAX ((uint64_t)TASKS_PER_WEIGHT * FLIGHT_WEIGHT_MAX) /* more make no difference */
 
 /*
  * For what a request names, if that keeps changing while somebody looks. A look that finds what the commit under way will
@@ -656,7 +657,7 @@ static uint32_t weight_of(const struct request *request)
     const struct cmd_submit *submit = &request->command.u.submit;
     bool is_new_job = request->read == NULL && request->command.kind == CMD_SUBMIT;
     uint64_t n_tasks = 0;
-    for (uint32_t i = 0; is_new_job && i < submit->n_stages; i++) {
+    for (uint32_t i = 0; is_new_job && i < submit->n_stages && n_tasks < TASKS_WEIGHED_MAX; i++) {
         n_tasks += submit->stages[i].n_tasks;
     }
     uint64_t weight = 1 + n_tasks / TASKS_PER_WEIGHT;

@@ -312,7 +312,8 @@ void service__read_addresses(const struct core *core, struct result_pieces *piec
 struct relay;
 struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces);
 MUST_USE enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf **out_chunk, struct error *e);
-void relay_close(struct relay *relay); /* NULL ok */
+bool relay_may_go_on(const struct relay *relay); /* after an error: relay_next goes on at the same byte */
+void relay_close(struct relay *relay);           /* NULL ok */
 
 /* Tasks of trees that run as jobs (child.c). Both on the loop thread. */
 void child_started(void *context, const struct child_start *start);

@@ -360,7 +360,7 @@ static enum err take_bytes(struct relay *relay, struct clerk *clerk, struct erro
 }
 
 /* A worker did not answer, and it has not been tried often enough. */
-static bool relay_may_go_on(const struct relay *relay)
+bool relay_may_go_on(const struct relay *relay)
 {
     return relay->n_failed > 0 && relay->n_failed < TRIES;
 }

@@ -6,7 +6,8 @@
  * COPY ... TO with a format of our own, so that its chunks come to us as they are: what Arrow would have in the same form
  * (numbers, dates, most decimals) is handed out where it lies, texts as DuckDB has them, and only the rest is converted.
  *
- * DuckDB calls the format's functions by one thread at a time. It binds, and begins, in the thread that asked for it.
+ * DuckDB calls the format's functions by one thread at a time, and gives the whole pipeline that ends there one thread. It
+ * binds in the thread that asked for it.
  */
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include "duck/duck_internal.h"
 
 #define FORMAT_NAME "capstan_pour"
+#define NO_FILE "/dev/null/" FORMAT_NAME /* where nothing can be: DuckDB may remove it after a failure */
 
 enum way {
     WAY_AS_IT_IS, /* in the same form as Arrow's */
@@ -336,7 +338,7 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
         arena_deinit(&pour.arena);
         return err;
     }
-    buf_format(&sql, "COPY (%s\n) TO '" FORMAT_NAME "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
+    buf_format(&sql, "COPY (%s\n) TO '" NO_FILE "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
     duck__api.connection_get_arrow_options(connection->connection, &pour.arrow);
     current = &pour;
     if (duck__api.prepare(connection->connection, sql.data, &statement) != DuckDBSuccess) {

@@ -16,7 +16,8 @@
 #include "exchange/schema.h"
 
 #define STRIDE_ROWS 8192
-#define BATCH_BYTES_MIN ((size_t)64 * 1024) /* smaller batches are not worth their headers */
+#define BATCH_BYTES_MIN ((size_t)64 * 1024)       /* smaller batches are not worth their headers */
+#define STRIDE_BYTES ((uint64_t)32 * 1024 * 1024) /* strides with more are halved: rows may share large texts */
 
 struct partition {
     struct column *columns; /* NULL until it gets a row */
@@ -276,7 +277,7 @@ static uint32_t child_of(const struct scatter *scatter, uint32_t i)
 
 /*
  * How many bytes and values rows have that are not the same for each row: a bound for every offset that they can lead
- * to. UINT64_MAX if there are more values than can be counted in 32 bits.
+ * to. UINT64_MAX if there are more values than can be counted in 32 bits, or one text that is too long for its offset.
  */
 static uint64_t measure(const struct layout *layout, const struct ArrowArray *array, uint64_t start, uint64_t n)
 {
@@ -287,7 +288,8 @@ static uint64_t measure(const struct layout *layout, const struct ArrowArray *ar
         return 0;
     }
     if (layout->kind == LAYOUT_BYTES && array->n_buffers == 2) {
-        return n + column_text_bytes(array, first, n);
+        uint64_t bytes = column_text_bytes(array, first, n);
+        return n == 1 && bytes >= INT32_MAX ? UINT64_MAX : n + bytes;
     }
     if (layout->kind == LAYOUT_BYTES || layout->kind == LAYOUT_LIST) {
         const int32_t *offsets = array->buffers[1];
@@ -390,9 +392,14 @@ static enum err append_stride(struct scatter *scatter, const struct ArrowArray *
     for (uint32_t i = 0; i < scatter->layout->n_children; i++) {
         uint64_t some = measure(&scatter->layout->children[i], batch->children[child_of(scatter, i)], start, n);
         if (some == UINT64_MAX) {
-            return error_set(e, ERR_EXHAUSTED, "an Arrow batch has more than 2^32 nested values");
+            return error_set(e, ERR_EXHAUSTED,
+                             "an Arrow batch has more than 2^32 nested values, or a text of 2 GB or more");
         }
         load += some;
+    }
+    if (load > STRIDE_BYTES && n > 1) {
+        err = append_stride(scatter, batch, start, n / 2, e);
+        return err == ERR_OK ? append_stride(scatter, batch, start + n / 2, n - n / 2, e) : err;
     }
     if (options->mode != SCATTER_COLUMN) {
         struct column_pick pick = {.start = (uint32_t)start, .n = n};

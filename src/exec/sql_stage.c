@@ -429,11 +429,12 @@ static const char *const *numbered_names(struct fragment *f, uint32_t *out_n)
     return names;
 }
 
-/* Has DuckDB write all rows, if they are for other tasks. */
+/* Has DuckDB write all rows, if they are for other tasks. That takes one thread; a stage with fewer tasks wants more. */
 static enum err pour(struct fragment *f, const char *sql, struct error *e)
 {
     struct duck_sink sink = {.open = pour_open, .take = pour_take, .context = f};
-    if (has_operator(f) || is_result(f)) {
+    bool has_enough_tasks = physical_tasks(f->plan, f->position) >= f->run->sql->options.threads;
+    if (has_operator(f) || is_result(f) || !has_enough_tasks) {
         return ERR_OK;
     }
     sink.names = numbered_names(f, &sink.n);

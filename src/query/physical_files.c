@@ -91,8 +91,9 @@ void physical__take_files(struct plan_reader *r, struct physical_stage *stage)
     if (list == NULL || list > stage->sql + n - n_end || strstr(list, "*/") != stage->sql + n - strlen("*/")) {
         return; /* a comment of somebody else */
     }
-    if (!read_files(r, stage, list, (size_t)(stage->sql + n - n_end - list))) {
-        physical__complain(r, stage, "the files at the end of \"sql\" must be a list of [name, bytes, time of change]");
+    if (start == stage->sql || !read_files(r, stage, list, (size_t)(stage->sql + n - n_end - list))) {
+        stage->n_files = 0; /* the same: what looks like ours is a comment, or a part of a text, of the user's */
+        return;
     }
     stage->sql = arena_format(r->arena, "%.*s", (int)(start - stage->sql), stage->sql);
 }

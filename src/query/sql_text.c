@@ -115,8 +115,8 @@ uint32_t sql_numbered_columns(const char *sql)
 {
     static const char select[] = "SELECT ";
     const char *p = sql + sizeof select - 1;
-    if (strncasecmp(sql, select, sizeof select - 1) != 0) {
-        return 0;
+    if (strncasecmp(sql, select, sizeof select - 1) != 0 || sql_has_call(sql, "unnest")) {
+        return 0; /* unnest(s) AS c0 can be a column with the name of a field of s */
     }
     for (uint32_t i = 0; i < UINT32_MAX; i++) {
         char end[24];

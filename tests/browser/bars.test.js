@@ -12,7 +12,13 @@ const IS_STRICT = process.env.CAPSTAN_BARS === '1'; // nobody else wants the mac
 // A browser has a machine of its own, as a rule. Here the cluster takes what the browser leaves, or its tasks would be timed, too.
 function stepBack(up) {
   for (const pid of [up.pid, ...childrenOf(up.pid)]) {
-    for (const thread of fs.readdirSync(`/proc/${pid}/task`)) os.setPriority(Number(thread), os.constants.priority.PRIORITY_LOW);
+    for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
+      try {
+        os.setPriority(Number(thread), os.constants.priority.PRIORITY_LOW);
+      } catch (e) {
+        if (fs.existsSync(`/proc/${pid}/task/${thread}`)) throw e; // else it has ended meanwhile
+      }
+    }
   }
 }
 

@@ -455,3 +455,28 @@ TEST(a_task_reads_the_partitions_of_its_group_only)
     cluster_end(&job);
     cluster_close(&cluster);
 }
+
+/* A plan that does not say so: the stream is opened a second time, which is an error, and the task runs again with a table. */
+TEST(an_input_that_is_read_twice_is_kept)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    cluster_begin(&cluster, &job);
+    cluster_use_plan(&job,
+                     "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(1000) r(i)\",\"output\":"
+                     "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":3}},"
+                     "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"SELECT count(*) AS n FROM m a JOIN m b USING (k)\","
+                     "\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK(cluster_step(&cluster, &job));
+    cluster_result(&cluster, &job, &rows);
+    int64_t n = 0;
+    for (uint64_t i = 0; i < rows.n_rows; i++) {
+        n += strtol(rows.rows[i][0], NULL, 10);
+    }
+    CHECK_INT(n, 1000);
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}

@@ -247,6 +247,49 @@ TEST(a_scatter_puts_each_row_where_a_naive_one_would)
     CHECK(n_loose > 10);
 }
 
+static enum err count_bytes(void *context, uint32_t partition, const struct ArrowArray *batch, struct error *e)
+{
+    uint64_t *total = context;
+    UNUSED(partition);
+    UNUSED(e);
+    const int32_t *offsets = batch->children[0]->buffers[1];
+    CHECK(offsets[0] == 0 && offsets[batch->length] > 0); /* they did not wrap */
+    CHECK(offsets[batch->length] <= 64 * 1024 * 1024);
+    *total += (uint64_t)offsets[batch->length];
+    return ERR_OK;
+}
+
+/* A constant of a query is one text that all its rows point to. */
+TEST(rows_that_share_a_large_text_are_cut_into_batches)
+{
+    enum { ROWS = 2048, BYTES = 1100000 };
+    struct ArrowSchema text = {.format = "u", .name = "t"};
+    struct ArrowSchema *fields[] = {&text};
+    struct ArrowSchema schema = {.format = "+s", .name = "", .n_children = 1, .children = fields};
+    uint8_t *bytes = mem_calloc(BYTES, 1);
+    static struct column_text texts[ROWS];
+    const void *buffers[2] = {NULL, texts};
+    const void *none[1] = {NULL};
+    struct ArrowArray column = {.length = ROWS, .n_buffers = 2, .buffers = buffers};
+    struct ArrowArray *columns[] = {&column};
+    struct ArrowArray batch = {.length = ROWS, .n_buffers = 1, .buffers = none, .n_children = 1, .children = columns};
+    struct scatter_options options = {.mode = SCATTER_ONE, .n_partitions = 1};
+    struct scatter *scatter = NULL;
+    struct error e = {0};
+    uint64_t total = 0;
+    for (int i = 0; i < ROWS; i++) {
+        texts[i] = (struct column_text){.n = BYTES, .bytes = bytes};
+    }
+    CHECK_ERR(scatter_open(&schema, &options, count_bytes, &total, &scatter, &e), ERR_OK);
+    CHECK_ERR(scatter_append(scatter, &batch, &e), ERR_OK);
+    CHECK_ERR(scatter_finish(scatter, &e), ERR_OK);
+    CHECK_UINT(total, (uint64_t)ROWS * BYTES);
+    texts[5].n = (uint32_t)INT32_MAX;
+    CHECK_ERR(scatter_append(scatter, &batch, &e), ERR_EXHAUSTED); /* before a byte of it is read */
+    scatter_close(scatter);
+    mem_free(bytes);
+}
+
 TEST(small_batches_are_put_together_and_large_ones_are_cut)
 {
     struct ArrowSchema schema;

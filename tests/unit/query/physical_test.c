@@ -119,29 +119,33 @@ TEST(files_that_the_sql_names_are_a_comment_at_its_end)
     reading_deinit(&r);
 }
 
-TEST(a_comment_with_files_that_is_none_is_named)
+TEST(a_comment_of_the_users_own_stays_what_it_is)
 {
-    static const char wrong[] =
-        "stage 0: the files at the end of \"sql\" must be a list of [name, bytes, time of change]";
     static const struct {
-        const char *sql;
-        const char *error;
+        const char *sql; /* as in JSON */
+        uint32_t n_files;
+        const char *expected; /* of the SQL */
     } cases[] = {
-        {"s /* files: [] */", ""},
-        {"s /* files: [[\\\"a\\\",1,2]] */", ""},
-        {"s /* files: [[\\\"a\\\",1,2]] */ ", ""}, /* not at the end: of somebody else */
-        {" /* files: */", ""},
-        {"s /* files: [[\\\"a\\\",1]] */", wrong},
-        {"s /* files: [[\\\"a\\\",-1,2]] */", wrong},
-        {"s /* files: [[\\\"\\\",1,2]] */", wrong},
-        {"s /* files: [[\\\"a\\\",1,2.5]] */", wrong},
-        {"s /* files: [[\\\"a\\\",1,2] */", wrong},
-        {"s /* files: {} */", wrong},
-        {"s /* files: [7] */", wrong},
+        {"s /* files: [] */", 0, "s"},
+        {"s /* files: [[\\\"a\\\",1,2]] */", 1, "s"},
+        {"s /* files: [[\\\"a\\\",1,2]] */ ", 0, "s /* files: [[\"a\",1,2]] */ "}, /* not at the end */
+        {" /* files: */", 0, " /* files: */"},
+        {" /* files: [] */", 0, " /* files: [] */"}, /* no SQL would be left */
+        {"s /* files: orders, lines */", 0, "s /* files: orders, lines */"},
+        {"s || ' /* files: ' || x /* y */", 0, "s || ' /* files: ' || x /* y */"},
+        {"s /* files: [[\\\"a\\\",1]] */", 0, "s /* files: [[\"a\",1]] */"},
+        {"s /* files: [[\\\"a\\\",-1,2]] */", 0, "s /* files: [[\"a\",-1,2]] */"},
+        {"s /* files: [[\\\"\\\",1,2]] */", 0, "s /* files: [[\"\",1,2]] */"},
+        {"s /* files: [[\\\"a\\\",1,2.5]] */", 0, "s /* files: [[\"a\",1,2.5]] */"},
+        {"s /* files: [[\\\"a\\\",1,2] */", 0, "s /* files: [[\"a\",1,2] */"},
+        {"s /* files: {} */", 0, "s /* files: {} */"},
+        {"s /* files: [7] */", 0, "s /* files: [7] */"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct reading r = read_sql(cases[i].sql);
-        CHECK_STR(r.e.message, cases[i].error);
+        CHECK_STR(r.e.message, "");
+        CHECK_STR(r.plan->stages[0].sql, cases[i].expected);
+        CHECK_UINT(r.plan->stages[0].n_files, cases[i].n_files);
         reading_deinit(&r);
     }
 }

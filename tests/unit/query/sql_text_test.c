@@ -43,6 +43,7 @@ TEST(columns_that_a_select_numbers_itself_are_counted)
         {"SELECT 1 AS c0 UNION ALL SELECT 2", 0},
         {"WITH x AS (SELECT 1 AS c0) SELECT c0 AS c0 FROM x", 0},
         {"SELECT a AS c0) FROM t", 0},
+        {"SELECT unnest(a) AS c0 FROM t", 0},
         {"SELECT", 0},
         {"SELECT ", 0},
         {"", 0},

@@ -11,13 +11,15 @@ import { useSession } from '../session';
 const POINTS = 90; // of the line, one a second
 const RECENT = 12;
 
+type Timed = Overview & { at: number }; // when it came, which may be long before it is shown
+
 // Tasks that completed in each second. The leader counts them; with an observer they are counted here, as events.
-function useThroughput(overview: Overview | undefined, seen: { n: number }, isObserver: boolean): number[] {
+function useThroughput(overview: Timed | undefined, seen: { n: number }, isObserver: boolean): number[] {
   const [values, setValues] = useState<number[]>([]);
   const before = useRef<{ at: number; n: number } | undefined>(undefined);
   useEffect(() => {
     if (!overview) return;
-    const at = performance.now();
+    const { at } = overview;
     const n = isObserver ? seen.n : overview.attempts_completed;
     const last = before.current;
     before.current = { at, n };
@@ -51,7 +53,7 @@ export function OverviewPage() {
   const { leader } = useSession();
   const [events, setEvents] = useState<CapstanEvent[]>([]);
   const seen = useRef({ n: 0 });
-  const overview = useResource('overview', (signal) => api.overview(signal), { everyMs: 1000 });
+  const overview = useResource('overview', async (signal): Promise<Timed> => ({ ...(await api.overview(signal)), at: performance.now() }), { everyMs: 1000 });
   const running = useResource('running', (signal) => api.jobs({ state: 'running', limit: 8 }, signal), { everyMs: 5000, leastMs: 1000 });
   const failed = useResource('failed', (signal) => api.jobs({ state: 'failed', limit: 6 }, signal), { everyMs: 15_000, leastMs: 2000 });
   const live = useEvents({ last: RECENT }, (batch) => {
