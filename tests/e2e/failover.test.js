@@ -65,17 +65,27 @@ const blows = {
   },
 };
 
-// Lets a commit hang in the database, with the leader's row locked, and freezes the process.
-async function freezeInTransaction({ process, client }, trio) {
+// Lets a commit hang in the database, with the leader's row locked, and freezes the process. Returns which one: on a busy
+// machine the lead may have moved meanwhile, and then another has to try.
+async function freezeInTransaction(leader, trio) {
   trio.psql(`create function public.hang() returns trigger language plpgsql as
     $$ begin if new.name = 'hang' then perform pg_sleep(600); end if; return new; end $$;
     create trigger hang before insert on capstan.jobs for each row execute function public.hang();`);
   const tree_json = Buffer.from(JSON.stringify({ name: 'hang', tasks: [sleep('a', 0)] }));
-  client.once('SubmitTasks', { job_id: 'hang', tree_json }).catch(() => {});
-  await until('its transaction hangs', () =>
-    trio.psql(`select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`),
-  );
-  process.signal('SIGSTOP');
+  let isOver = true;
+  let n = 0;
+  await until('its transaction hangs', async () => {
+    if (trio.psql(`select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`)) return true;
+    if (isOver) {
+      leader = await trio.leader();
+      isOver = false;
+      const done = () => (isOver = true);
+      leader.client.once('SubmitTasks', { job_id: `hang-${++n}`, tree_json }).then(done, done);
+    }
+    return false;
+  });
+  leader.process.signal('SIGSTOP');
+  return leader;
 }
 
 // A tree under `run`, a query under `sql`, and somebody who follows all events: all know the three addresses.
@@ -124,8 +134,12 @@ for (const [how, { strike, heal, after, settings, anyone, isStill }] of Object.e
     for (let task = 0; task < 2; task++) await maps.arrived(task);
 
     leader = await trio.leader(); // On a busy machine maybe not the first one any more.
-    const term = leader.epoch;
-    await strike(leader, trio);
+    let term = leader.epoch;
+    const struck = await strike(leader, trio);
+    if (isStill) {
+      leader = struck;
+      term = leader.epoch;
+    }
     const next = await trio.leader(anyone ? 0 : term);
     if (!anyone) assert.notEqual(next, leader, `${next.name} leads`);
     await next.client.submit({ tasks: [sleep('d', 1)] }, { id: 'more' });
