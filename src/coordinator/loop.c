@@ -174,6 +174,26 @@ static void take_request(struct loop *l, struct request *request)
     }
 }
 
+/* ---- how much is taken at a time ---- */
+
+/* Whether clients may put more into the flight that gathers. Without a core they are told so, all at once. */
+static bool has_room(const struct loop *l)
+{
+    return l->core == NULL || l->gathering->weight < FLIGHT_WEIGHT_MAX;
+}
+
+static uint32_t weight_of(const struct request *request)
+{
+    const struct cmd_submit *submit = &request->command.u.submit;
+    bool is_new_job = request->read == NULL && request->command.kind == CMD_SUBMIT;
+    uint64_t n_tasks = 0;
+    for (uint32_t i = 0; is_new_job && i < submit->n_stages && n_tasks < TASKS_WEIGHED_MAX; i++) {
+        n_tasks += submit->stages[i].n_tasks;
+    }
+    uint64_t weight = 1 + n_tasks / TASKS_PER_WEIGHT;
+    return weight < FLIGHT_WEIGHT_MAX ? (uint32_t)weight : FLIGHT_WEIGHT_MAX;
+}
+
 /* ---- jobs that ended long ago ---- */
 
 static bool is_trying(const struct loop *l)
@@ -205,13 +225,13 @@ static bool is_on_its_way(const struct loop *l, const struct search *search)
             (l->flying != NULL && search_is_named(search, l->flying->fx.rows)));
 }
 
-/* Has the finder look for what the next request names. */
+/* Has the finder look for what the next request names, if there is room for what it wants then. */
 static void ask_finder(struct loop *l)
 {
     struct coordinator *c = l->c;
     struct list early;
     list_init(&early);
-    for (struct list *first; l->search == NULL && (first = turns_take(&l->sought)) != NULL;) {
+    for (struct list *first; l->search == NULL && has_room(l) && (first = turns_take(&l->sought)) != NULL;) {
         struct request *request = CONTAINER_OF(first, struct request, in_list);
         if (!search_is_needed(l->core, &request->command)) {
             take_later(l, request); /* somebody else has asked for the same, or submitted it */
@@ -283,6 +303,7 @@ static void take_found(struct loop *l, struct search *search)
         if (request->is_suspect || is_trying(l)) {
             take_later(l, request);
         } else {
+            l->gathering->weight += weight_of(request); /* what it weighed when it came was for an earlier flight */
             take_known(l, request);
         }
     }
@@ -634,12 +655,6 @@ static int64_t next_wake_mono_ms(const struct loop *l)
     return await_ms < l->wake_at_mono_ms ? await_ms : l->wake_at_mono_ms;
 }
 
-/* Whether clients may put more into the flight that gathers. Without a core they are told so, all at once. */
-static bool has_room(const struct loop *l)
-{
-    return l->core == NULL || l->gathering->weight < FLIGHT_WEIGHT_MAX;
-}
-
 /* Requests that arrive while suspects are tried wait outside: they are no news then. */
 static bool has_news(struct loop *l)
 {
@@ -650,18 +665,6 @@ static bool has_news(struct loop *l)
     return (has_arrivals && !trying) || c->elected != NULL || c->found != NULL || c->is_stopping ||
            (l->flying != NULL && c->is_committed) || (l->core != NULL && c->is_lost) || (trying && l->flying == NULL) ||
            are_forsaken(l);
-}
-
-static uint32_t weight_of(const struct request *request)
-{
-    const struct cmd_submit *submit = &request->command.u.submit;
-    bool is_new_job = request->read == NULL && request->command.kind == CMD_SUBMIT;
-    uint64_t n_tasks = 0;
-    for (uint32_t i = 0; is_new_job && i < submit->n_stages && n_tasks < TASKS_WEIGHED_MAX; i++) {
-        n_tasks += submit->stages[i].n_tasks;
-    }
-    uint64_t weight = 1 + n_tasks / TASKS_PER_WEIGHT;
-    return weight < FLIGHT_WEIGHT_MAX ? (uint32_t)weight : FLIGHT_WEIGHT_MAX;
 }
 
 /* Takes what has arrived; of clients no more than there is room for, unless all of it is wanted. The lock is held. */

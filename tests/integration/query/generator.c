@@ -56,7 +56,6 @@ enum column_class column_class_of(const char *type)
         {"TIMESTAMP", CLASS_TIMESTAMP},
         {"TIMESTAMP WITH TIME ZONE", CLASS_TIMESTAMP_TZ},
         {"TIME", CLASS_TIME},
-        {"INTERVAL", CLASS_INTERVAL},
         {"UUID", CLASS_UUID},
         {"BLOB", CLASS_BLOB},
         {"ENUM", CLASS_ENUM},
@@ -176,9 +175,6 @@ static void write_constant(struct generator *g, enum column_class class)
         return;
     case CLASS_TIME:
         buf_text(g->out, pick(g, 2) == 0 ? "TIME '12:00:00'" : "TIME '00:00:01'");
-        return;
-    case CLASS_INTERVAL:
-        buf_text(g->out, pick(g, 2) == 0 ? "INTERVAL 20 DAY" : "INTERVAL 1 MONTH");
         return;
     case CLASS_UUID:
         buf_format(g->out, "'00000000-0000-4000-8000-%012" PRIu32 "'::UUID", pick(g, 1000));
@@ -567,8 +563,8 @@ static void write_set_operation(struct generator *g)
     static const char *const operations[] = {"UNION ALL", "UNION",      "EXCEPT",
                                              "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"};
     static const enum column_class classes[] = {CLASS_INT,  CLASS_TEXT, CLASS_DATE, CLASS_TIMESTAMP, CLASS_TIMESTAMP_TZ,
-                                                CLASS_UUID, CLASS_BLOB, CLASS_ENUM, CLASS_LIST,      CLASS_INTERVAL};
-    enum column_class class = classes[pick(g, 10)];
+                                                CLASS_UUID, CLASS_BLOB, CLASS_ENUM, CLASS_LIST};
+    enum column_class class = classes[pick(g, 9)];
     for (uint32_t i = 0; i < 2; i++) {
         struct scope scope = {0};
         struct buf *out = g->out;

@@ -28,13 +28,12 @@ enum column_class {
     CLASS_TIMESTAMP,
     CLASS_TIMESTAMP_TZ,
     CLASS_TIME,
-    CLASS_INTERVAL,
     CLASS_UUID,
     CLASS_BLOB,
     CLASS_ENUM,
     CLASS_LIST,
     CLASS_STRUCT,
-    CLASS_OTHER, /* MAP, ARRAY, JSON: they are only passed on */
+    CLASS_OTHER, /* MAP, ARRAY, JSON, INTERVAL, of which equal ones may read differently: they are only passed on */
 };
 
 struct schema_column {
