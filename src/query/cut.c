@@ -10,7 +10,7 @@
 #include "query/physical_internal.h"
 #include "query/tail.h"
 
-#define TASK_PARTITIONS 4 /* a task that reads files may read so many times what a partition should have */
+#define TASK_PARTITIONS 16 /* a task that reads files may read so many times what a partition should have */
 
 /* What the plan reads. */
 struct input_total {
