@@ -280,8 +280,9 @@ enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragmen
     bool stays = child.choice != NULL && child.choice->is_likely && may_split;
     if (cut__is_one(&child) ||
         (is_plain && !stays && cut__is_together(&child, aggregate->groups, aggregate->n_groups))) {
+        err = cut__settle_choice(c, &child);
         finish(c, node, &child, out);
-        return ERR_OK;
+        return err;
     }
     if (may_split) {
         return aggregate_in_two_steps(c, node, parts, &child, out);

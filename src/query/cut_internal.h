@@ -22,12 +22,26 @@ struct key_set {
     uint32_t *columns; /* in the order in which they were hashed */
 };
 
+/* By which columns a side of a join that is large is compared with the other, for equality. */
+struct join_keys {
+    uint32_t n;
+    const uint32_t *large; /* NULL: not all are plain columns */
+    const uint32_t *other; /* likewise */
+    const enum comparison *comparisons;
+};
+
 /* See physical_choice. It stays with a fragment as long as nothing in it relies on how the join's rows were spread. */
 struct fragment_choice {
     uint32_t small;
     uint32_t large;
     double bytes_max; /* of the small side, for it to be broadcast */
     bool is_likely;   /* by the estimates it will be */
+    bool drops_large; /* a row of the large side that has no partner yields nothing; then the rest is set, too */
+    bool is_large_left;
+    struct plan_node *join; /* both its children are NODE_INPUTs */
+    struct join_keys keys;
+    double large_rows;
+    double large_rows_max;
 };
 
 struct fragment {
@@ -129,6 +143,16 @@ MUST_USE enum err cut__forward(struct cutter *c, const struct fragment *f, struc
 /* From one task, or from all of them, to many, of which only one has the rows. */
 MUST_USE enum err cut__spread(struct cutter *c, const struct fragment *f, struct fragment *out);
 
+/*
+ * Thins out rows that cut__shuffle has just spread by the large keys: only those whose keys are among the values of `other`
+ * are wanted. If one stage has these, and may have as little as bytes_max, there is a sieve in between then (cut_sieve.c).
+ */
+MUST_USE enum err cut__sieve(struct cutter *c, struct fragment *large, const struct join_keys *keys,
+                             const struct plan_node *other, double bytes_max);
+
+/* The fragment's tasks have to stay as they are: takes its choice away, and thins out the large side instead, if it can. */
+MUST_USE enum err cut__settle_choice(struct cutter *c, struct fragment *f);
+
 /* What a stage's rows go through at its end. */
 struct close_request {
     enum exchange exchange;
@@ -158,6 +182,9 @@ struct plan_node *cut__read(struct cutter *c, uint32_t stage, const struct plan_
 
 /* The stage that a NODE_INPUT reads. */
 uint32_t cut__stage_of(const struct cutter *c, const struct plan_node *input);
+
+/* Whether a NODE_INPUT reads all of its stage. */
+bool cut__is_whole(const struct cutter *c, const struct plan_node *input);
 
 /* Whether the rows are at one task, or at all. */
 static inline bool cut__is_one(const struct fragment *f)

@@ -30,6 +30,7 @@ struct join_sides {
     uint32_t n_keys; /* the equalities */
     struct expression **left_keys;
     struct expression **right_keys;
+    enum comparison *comparisons;
 };
 
 static void find_keys(struct cutter *c, struct join_sides *s)
@@ -37,10 +38,12 @@ static void find_keys(struct cutter *c, struct join_sides *s)
     uint32_t n = s->join == NULL ? 0 : s->join->n_conditions;
     s->left_keys = arena_zalloc(c->arena, n * sizeof *s->left_keys);
     s->right_keys = arena_zalloc(c->arena, n * sizeof *s->right_keys);
+    s->comparisons = arena_zalloc(c->arena, n * sizeof *s->comparisons);
     for (uint32_t i = 0; i < n; i++) {
         const struct join_condition *condition = &s->join->conditions[i];
         if (condition->comparison == COMPARE_EQUAL || condition->comparison == COMPARE_NOT_DISTINCT) {
             s->left_keys[s->n_keys] = condition->left;
+            s->comparisons[s->n_keys] = condition->comparison;
             s->right_keys[s->n_keys++] = condition->right;
         }
     }
@@ -191,55 +194,121 @@ static bool is_worth_writing(const struct cutter *c, const struct fragment *smal
            cut__bytes(small) <= broadcast_max(c, large);
 }
 
+/* How a join by hash is done. */
+struct hash_way {
+    const uint32_t *left_columns; /* the keys; NULL: not all are columns */
+    const uint32_t *right_columns;
+    bool moves_left;
+    bool moves_right;
+    int small; /* 1: the right side may turn out to be small, 0: the left one, -1: neither, or it would not help */
+    double bytes_max; /* what it may have then */
+};
+
+static struct hash_way find_way(struct cutter *c, const struct join_sides *s)
+{
+    struct hash_way way = {.left_columns = cut__ref_columns(c, s->left_keys, s->n_keys),
+                           .right_columns = cut__ref_columns(c, s->right_keys, s->n_keys),
+                           .small = -1};
+    way.moves_left = !is_hashed_on(&s->left, way.left_columns, s->n_keys);
+    way.moves_right = !is_hashed_on(&s->right, way.right_columns, s->n_keys);
+    if (way.moves_left && !way.moves_right) {
+        way.moves_right = is_worth_writing(c, &s->right, s->rule->may_replicate_right, &s->left);
+    } else if (way.moves_right && !way.moves_left) {
+        way.moves_left = is_worth_writing(c, &s->left, s->rule->may_replicate_left, &s->right);
+    }
+    if (way.moves_left && way.moves_right && !cut__is_one(&s->left) && !cut__is_one(&s->right)) {
+        way.small = doubtful_side(c, s);
+    }
+    way.bytes_max = broadcast_max(c, way.small == 1 ? &s->left : &s->right);
+    return way;
+}
+
+static struct join_keys keys_of(const struct join_sides *s, const struct hash_way *way, bool is_large_left)
+{
+    return (struct join_keys){.n = s->n_keys,
+                              .large = is_large_left ? way->left_columns : way->right_columns,
+                              .other = is_large_left ? way->right_columns : way->left_columns,
+                              .comparisons = s->comparisons};
+}
+
+/* Ends the sides that have to move as stages. Those that stay do so in company of others, so they can no longer choose. */
+static enum err move_sides(struct cutter *c, struct join_sides *s, const struct hash_way *way)
+{
+    enum err err = way->moves_left ? cut__shuffle(c, &s->left, s->left_keys, s->n_keys, &s->left)
+                                   : cut__settle_choice(c, &s->left);
+    if (err == ERR_OK) {
+        err = way->moves_right ? cut__shuffle(c, &s->right, s->right_keys, s->n_keys, &s->right)
+                               : cut__settle_choice(c, &s->right);
+    }
+    return err;
+}
+
+/* Thins out a side that has moved by the other one: the larger, if both could be. */
+static enum err sieve_sides(struct cutter *c, struct join_sides *s, const struct hash_way *way)
+{
+    bool may_left = way->moves_left && s->rule->drops_left;
+    bool may_right = way->moves_right && s->rule->drops_right;
+    if (may_left && may_right) {
+        may_left = cut__bytes(&s->left) >= cut__bytes(&s->right);
+        may_right = !may_left;
+    }
+    if (!may_left && !may_right) {
+        return ERR_OK;
+    }
+    struct fragment *large = may_left ? &s->left : &s->right;
+    const struct fragment *other = may_left ? &s->right : &s->left;
+    struct join_keys keys = keys_of(s, way, may_left);
+    return cut__sieve(c, large, &keys, other->node, broadcast_max(c, large));
+}
+
+static const struct fragment_choice *make_choice(struct cutter *c, const struct join_sides *s,
+                                                 const struct hash_way *way, struct plan_node *join, bool is_likely)
+{
+    struct fragment_choice *choice = arena_zalloc(c->arena, sizeof *choice);
+    bool is_large_left = way->small == 1;
+    const struct fragment *large = is_large_left ? &s->left : &s->right;
+    *choice = (struct fragment_choice){
+        .small = cut__stage_of(c, is_large_left ? s->right.node : s->left.node),
+        .large = cut__stage_of(c, large->node),
+        .bytes_max = way->bytes_max,
+        .is_likely = is_likely,
+        .drops_large = is_large_left ? s->rule->drops_left : s->rule->drops_right,
+        .is_large_left = is_large_left,
+        .join = join,
+        .keys = keys_of(s, way, is_large_left),
+        .large_rows = large->rows,
+        .large_rows_max = large->rows_max,
+    };
+    return choice;
+}
+
 static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct fragment *out)
 {
-    const uint32_t *left_columns = cut__ref_columns(c, s->left_keys, s->n_keys);
-    const uint32_t *right_columns = cut__ref_columns(c, s->right_keys, s->n_keys);
-    bool moves_left = !is_hashed_on(&s->left, left_columns, s->n_keys);
-    bool moves_right = !is_hashed_on(&s->right, right_columns, s->n_keys);
-    if (moves_left && !moves_right) {
-        moves_right = is_worth_writing(c, &s->right, s->rule->may_replicate_right, &s->left);
-    } else if (moves_right && !moves_left) {
-        moves_left = is_worth_writing(c, &s->left, s->rule->may_replicate_left, &s->right);
-    }
-    bool may_choose = moves_left && moves_right && !cut__is_one(&s->left) && !cut__is_one(&s->right);
-    int small = may_choose ? doubtful_side(c, s) : -1;
-    double bytes_max = broadcast_max(c, small == 1 ? &s->left : &s->right);
-    bool is_likely = cut__bytes(small == 1 ? &s->right : &s->left) <= bytes_max;
-    enum err err = ERR_OK;
-    if (moves_left) {
-        err = cut__shuffle(c, &s->left, s->left_keys, s->n_keys, &s->left);
-    }
-    if (err == ERR_OK && moves_right) {
-        err = cut__shuffle(c, &s->right, s->right_keys, s->n_keys, &s->right);
+    struct hash_way way = find_way(c, s);
+    bool is_likely = cut__bytes(way.small == 1 ? &s->right : &s->left) <= way.bytes_max;
+    enum err err = move_sides(c, s, &way);
+    if (err == ERR_OK && way.small < 0) {
+        err = sieve_sides(c, s, &way);
     }
     if (err != ERR_OK) {
         return err;
     }
     const struct key_set *keys = NULL;
     uint32_t *map = output_map(c, s, true);
-    if (s->rule->keeps_left && left_columns != NULL) {
-        keys = cut__remap_keys(c, cut__key_set(c, left_columns, s->n_keys, NULL), map, s->left.node->n_columns);
+    if (s->rule->keeps_left && way.left_columns != NULL) {
+        keys = cut__remap_keys(c, cut__key_set(c, way.left_columns, s->n_keys, NULL), map, s->left.node->n_columns);
     }
     map = output_map(c, s, false);
-    if (s->rule->keeps_right && right_columns != NULL) {
+    if (s->rule->keeps_right && way.right_columns != NULL) {
         const struct key_set *more =
-            cut__remap_keys(c, cut__key_set(c, right_columns, s->n_keys, NULL), map, s->right.node->n_columns);
+            cut__remap_keys(c, cut__key_set(c, way.right_columns, s->n_keys, NULL), map, s->right.node->n_columns);
         keys = more == NULL ? keys : cut__key_set(c, more->columns, more->n, keys);
     }
     finish(c, s, &s->left, out);
     cut__set_hashed(out, keys);
     out->reads_partitions = true;
     out->has_splits = false;
-    out->choice = NULL;
-    if (small >= 0) {
-        struct fragment_choice *choice = arena_zalloc(c->arena, sizeof *choice);
-        choice->small = cut__stage_of(c, small == 1 ? s->right.node : s->left.node);
-        choice->large = cut__stage_of(c, small == 1 ? s->left.node : s->right.node);
-        choice->bytes_max = bytes_max;
-        choice->is_likely = is_likely;
-        out->choice = choice;
-    }
+    out->choice = way.small < 0 ? NULL : make_choice(c, s, &way, out->node, is_likely);
     return ERR_OK;
 }
 

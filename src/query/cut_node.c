@@ -313,8 +313,8 @@ static enum err cut_distinct(struct cutter *c, struct plan_node *node, struct fr
         err = cut__gather(c, &child, &child);
     }
     if (err == ERR_OK) {
+        err = cut__settle_choice(c, &child);
         *out = on_top(c, &child, node);
-        out->choice = NULL;
     }
     return err;
 }
@@ -480,8 +480,8 @@ static enum err cut_window(struct cutter *c, struct plan_node *node, struct frag
         err = cut__shuffle(c, &child, keys, n, &child);
     }
     if (err == ERR_OK) {
+        err = cut__settle_choice(c, &child);
         *out = on_top(c, &child, node);
-        out->choice = NULL;
     }
     return err;
 }

@@ -319,6 +319,12 @@ uint32_t cut__stage_of(const struct cutter *c, const struct plan_node *input)
     return find_read(c, input->as.input.name)->stage;
 }
 
+bool cut__is_whole(const struct cutter *c, const struct plan_node *input)
+{
+    ASSERT(input->kind == NODE_INPUT);
+    return find_read(c, input->as.input.name)->is_whole;
+}
+
 /* A new fragment that begins with another stage's rows. */
 static struct fragment read_fragment(struct cutter *c, uint32_t stage, const struct fragment *from, bool is_whole)
 {

@@ -124,8 +124,8 @@ static void write_stage(struct explainer *x, uint32_t at, uint32_t depth)
         indent(x, depth + 1);
         buf_format(x->out, "when stage %" PRIu32 " is done: if it has up to ", x->plan->stages[stage->choice.small].id);
         write_bytes(x->out, (double)stage->choice.bytes_max);
-        buf_format(x->out, ", everybody reads it, and stage %" PRIu32 " need not move its rows\n",
-                   x->plan->stages[stage->choice.large].id);
+        buf_format(x->out, ", everybody reads it, and stage %" PRIu32 " %s\n", x->plan->stages[stage->choice.large].id,
+                   physical_is_sieve(stage) ? "moves only rows with a match in it" : "need not move its rows");
     }
     write_lines(x, stage->what, depth + 1);
     for (uint32_t i = 0; i < stage->n_inputs; i++) {

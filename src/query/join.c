@@ -6,15 +6,20 @@ const struct join_rules join_rules_default =
         .plain =
             {
                 [JOIN_INNER] = {"inner", .may_replicate_right = true, .may_replicate_left = true, .may_hash = true,
-                                .keeps_left = true, .keeps_right = true},
-                [JOIN_LEFT] = {"left", .may_replicate_right = true, .may_hash = true, .keeps_left = true},
-                [JOIN_RIGHT] = {"right", .may_replicate_left = true, .may_hash = true, .keeps_right = true},
+                                .keeps_left = true, .keeps_right = true, .drops_left = true, .drops_right = true},
+                [JOIN_LEFT] = {"left", .may_replicate_right = true, .may_hash = true, .keeps_left = true,
+                               .drops_right = true},
+                [JOIN_RIGHT] = {"right", .may_replicate_left = true, .may_hash = true, .keeps_right = true,
+                                .drops_left = true},
                 [JOIN_FULL] = {"full", .may_hash = true},
-                [JOIN_SEMI] = {"semi", .may_replicate_right = true, .may_hash = true, .keeps_left = true},
-                [JOIN_ANTI] = {"anti", .may_replicate_right = true, .may_hash = true, .keeps_left = true},
+                [JOIN_SEMI] = {"semi", .may_replicate_right = true, .may_hash = true, .keeps_left = true,
+                               .drops_left = true, .drops_right = true},
+                [JOIN_ANTI] = {"anti", .may_replicate_right = true, .may_hash = true, .keeps_left = true,
+                               .drops_right = true},
                 [JOIN_MARK] = {"mark", .may_replicate_right = true, .may_hash = true, .is_hash_two_valued = true,
-                               .keeps_left = true},
-                [JOIN_SINGLE] = {"single", .may_replicate_right = true, .may_hash = true, .keeps_left = true},
+                               .keeps_left = true, .drops_right = true},
+                [JOIN_SINGLE] = {"single", .may_replicate_right = true, .may_hash = true, .keeps_left = true,
+                                 .drops_right = true},
             },
         .asof =
             {

@@ -21,6 +21,8 @@ struct join_rule {
     bool is_hash_two_valued; /* … but only if there are no comparisons that a NULL makes unknown */
     bool keeps_left;         /* rows that were together by the left side's keys still are, after a join by hash */
     bool keeps_right;
+    bool drops_left; /* a left row that has no partner by the equalities yields nothing, and changes nothing */
+    bool drops_right;
 };
 
 /* One rule per join type, and for ASOF joins. */

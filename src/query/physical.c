@@ -114,6 +114,13 @@ const char *physical_write_ending(const struct physical_write *write)
     return "parquet";
 }
 
+bool physical_is_sieve(const struct physical_stage *stage)
+{
+    size_t n = strlen(stage->sql);
+    size_t n_mark = strlen(PHYSICAL_SIEVE);
+    return n > n_mark && strcmp(stage->sql + n - n_mark, PHYSICAL_SIEVE) == 0;
+}
+
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena)
 {
     struct physical_plan *rest = arena_zalloc(arena, sizeof *rest);

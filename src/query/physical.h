@@ -147,6 +147,13 @@ struct physical_choice {
     uint64_t bytes_max;
 };
 
+/*
+ * The end of the SQL of a stage with a choice that does nothing but leave out rows of `large` which its readers do not need:
+ * if `small` is not small, they can read `large` itself. A comment, since earlier releases refuse members that they do not
+ * know; for them it is a stage like any other.
+ */
+#define PHYSICAL_SIEVE " /* sieve */"
+
 /* What the planner thinks, for people. Negative: unknown. */
 struct physical_estimate {
     double rows;
@@ -198,6 +205,9 @@ const char *exchange_name(enum exchange exchange);
 
 /* Whether a stage with that exchange writes partitions, one of which each task of the next stage reads. */
 bool exchange_is_partitioned(enum exchange exchange);
+
+/* Whether the stage is marked as one that only leaves out rows (PHYSICAL_SIEVE). */
+bool physical_is_sieve(const struct physical_stage *stage);
 
 /* The splits that a task reads: returns how many, and the first of them. Of a stage with splits. */
 uint32_t physical_task_splits(const struct physical_stage *stage, uint32_t task, const struct physical_split **out);

@@ -132,6 +132,35 @@ static bool is_settled(const struct physical_plan *plan, const struct stage_size
     return sizes[at].is_finished || plan->stages[at].job_stage != PHYSICAL_NOT_ADDED;
 }
 
+/* Whether the stage is a sieve, and writes what the other does, but for rows that are left out. */
+static bool is_sieve_of(const struct physical_stage *stage, const struct physical_stage *large)
+{
+    const struct physical_output *a = &stage->output;
+    const struct physical_output *b = &large->output;
+    bool is_one = physical_is_sieve(stage) && stage->custom.op == NULL && a->exchange == b->exchange &&
+                  a->partitions == b->partitions && a->n_keys == b->n_keys;
+    for (uint32_t i = 0; is_one && i < a->n_keys; i++) {
+        is_one = strcmp(a->keys[i], b->keys[i]) == 0;
+    }
+    return is_one;
+}
+
+/* Whoever reads the sieve, or waits for it, has to do with the large side itself from now on. */
+static void take_out(struct physical_plan *plan, uint32_t at)
+{
+    uint32_t large = plan->stages[at].choice.large;
+    for (uint32_t i = at + 1; i < plan->n_stages; i++) {
+        struct physical_stage *stage = &plan->stages[i];
+        for (uint32_t k = 0; k < stage->n_inputs; k++) {
+            stage->inputs[k].stage = stage->inputs[k].stage == at ? large : stage->inputs[k].stage;
+        }
+        if (stage->choice.is_open) {
+            stage->choice.small = stage->choice.small == at ? large : stage->choice.small;
+            stage->choice.large = stage->choice.large == at ? large : stage->choice.large;
+        }
+    }
+}
+
 static void choose(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at, struct arena *arena)
 {
     struct physical_stage *stage = &plan->stages[at];
@@ -143,6 +172,9 @@ static void choose(struct physical_plan *plan, const struct stage_size *sizes, u
         if (is_small && !has_started && is_plain && !has_other_partitions(stage)) {
             take_in(plan, at, arena);
         } else {
+            if (!is_small && is_sieve_of(stage, &plan->stages[stage->choice.large])) {
+                take_out(plan, at);
+            }
             stage->choice.is_open = false;
         }
     }

@@ -5,7 +5,8 @@
  * with. Stages that have finished or that the job has (job_stage) stay as they are. Of the others:
  *
  * - An open choice whose small side has finished is made. If that is small enough, the reader takes in the SQL, splits
- *   and inputs of the large side, which then has no rows to send and no reader: its stage is gone from the plan.
+ *   and inputs of the large side, which then has no rows to send and no reader: its stage is gone from the plan. If it is not, and the reader only leaves
+ *   out rows (PHYSICAL_SIEVE), it is the reader that goes: others read the large side itself.
  * - A stage whose input is empty, and which yields nothing then, keeps one task, or one for each of its scans. It runs, but
  *   reads no rows: splits are marked as empty, and its inputs are opened. Only if that input would be empty again were it
  *   redone: no stage that it comes from hangs on chance.

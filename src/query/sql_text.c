@@ -111,13 +111,31 @@ size_t sql_item_bytes(const char *p)
     return bytes_before(p, NULL);
 }
 
+/* What is behind a WITH and its tables. */
+static const char *behind_with(const char *sql)
+{
+    static const char with[] = "WITH ";
+    if (strncasecmp(sql, with, sizeof with - 1) != 0) {
+        return sql;
+    }
+    sql += sizeof with - 1;
+    for (;;) {
+        sql += bytes_before(sql, "SELECT");
+        if (*sql != ',') {
+            return sql;
+        }
+        sql++;
+    }
+}
+
 uint32_t sql_numbered_columns(const char *sql)
 {
     static const char select[] = "SELECT ";
-    const char *p = sql + sizeof select - 1;
-    if (strncasecmp(sql, select, sizeof select - 1) != 0 || sql_has_call(sql, "unnest")) {
+    const char *p = behind_with(sql);
+    if (strncasecmp(p, select, sizeof select - 1) != 0 || sql_has_call(sql, "unnest")) {
         return 0; /* unnest(s) AS c0 can be a column with the name of a field of s */
     }
+    p += sizeof select - 1;
     for (uint32_t i = 0; i < UINT32_MAX; i++) {
         char end[24];
         size_t n_end = (size_t)snprintf(end, sizeof(end), " AS c%" PRIu32, i);

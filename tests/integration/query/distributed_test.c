@@ -55,6 +55,8 @@ struct totals {
     uint32_t n_failed;
     uint32_t n_distributed;
     uint32_t n_choices;
+    uint32_t n_sieves;
+    uint32_t n_sieves_out;
     uint32_t n_empty;
     uint32_t n_grouped;
     struct buf singles; /* "name: reason" lines */
@@ -95,6 +97,8 @@ static void note_facts(struct totals *totals, const struct test_query *query, co
                        bool is_first)
 {
     totals->n_choices += facts->n_choices;
+    totals->n_sieves += facts->n_sieves;
+    totals->n_sieves_out += facts->n_sieves_out;
     totals->n_empty += facts->n_empty;
     totals->n_grouped += facts->n_grouped;
     if (!is_first) {
@@ -139,8 +143,10 @@ static struct totals run_file(struct runner *runner, const char *file, uint32_t 
         table_deinit(&expected);
     }
     printf("%s: %" PRIu32 " queries, %" PRIu32 " distributed, %" PRIu32 " as one task, %" PRIu32
-           " choices for a broadcast, %" PRIu32 " empty stages, %" PRIu32 " with fewer tasks\n",
-           file, totals.n, totals.n_distributed, totals.n_single, totals.n_choices, totals.n_empty, totals.n_grouped);
+           " choices for a broadcast, %" PRIu32 " sieves and %" PRIu32 " taken out, %" PRIu32 " empty stages, %" PRIu32
+           " with fewer tasks\n",
+           file, totals.n, totals.n_distributed, totals.n_single, totals.n_choices, totals.n_sieves,
+           totals.n_sieves_out, totals.n_empty, totals.n_grouped);
     return totals;
 }
 
@@ -164,6 +170,8 @@ TEST(all_queries_of_tpch_are_distributed_and_right)
         CHECK_UINT(totals.n, 22);
         CHECK_UINT(totals.n_distributed, 22);
         CHECK(totals.n_choices > 0);
+        CHECK(totals.n_sieves > 0);
+        CHECK(totals.n_sieves_out > 0);
         CHECK(totals.n_empty > 0);
         CHECK(totals.n_grouped > 0);
     }

@@ -316,6 +316,23 @@ static enum err measure(struct run *run, uint32_t stage)
     return err;
 }
 
+/* Sieves that are no longer about to be chosen: they have taken the large side in, or are gone. */
+static void count_sieves(struct run *run, const struct physical_plan *next)
+{
+    for (uint32_t i = 0; i < run->plan->n_stages; i++) {
+        const struct physical_stage *before = &run->plan->stages[i];
+        const struct physical_stage *after = NULL;
+        for (uint32_t k = 0; k < next->n_stages; k++) {
+            after = next->stages[k].id == before->id ? &next->stages[k] : after;
+        }
+        if (physical_is_sieve(before) && before->choice.is_open && after == NULL) {
+            run->facts->n_sieves_out++;
+        } else if (physical_is_sieve(before) && before->choice.is_open && !after->choice.is_open) {
+            run->facts->n_sieves++;
+        }
+    }
+}
+
 static void refine(struct run *run)
 {
     struct stage_size *sizes = arena_zalloc(run->arena, run->plan->n_stages * sizeof *sizes);
@@ -324,6 +341,7 @@ static void refine(struct run *run)
         sizes[i] = *size_of(run, i);
     }
     const struct physical_plan *next = query_refine(run->plan, sizes, &options, run->arena);
+    count_sieves(run, next);
     run->facts->n_choices += next->n_stages < run->plan->n_stages ? 1 : 0;
     run->plan = next;
 }

@@ -301,7 +301,13 @@ TEST(the_side_of_a_left_join_whose_rows_all_come_out_is_never_sent_to_all)
     f.options.is_forced = true;
     struct plan_node *join = join_of(&f, JOIN_LEFT, scan_of(&f, "tiny.parquet"), scan_of(&f, "large.parquet"));
     check_exchanges(cut(&f, join), "broadcast/3 result/1"); /* small enough as well: 3000 rows of 16 bytes */
+    /* Its keys are, so that the other side need not send what has no match. */
     f.options.broadcast_bytes = 1000;
+    check_exchanges(cut(&f, join), "hash/1 hash/3 hash/4 result/4");
+    CHECK(physical_is_sieve(&f.physical->stages[2]));
+    CHECK_UINT(f.physical->stages[2].choice.small, 0);
+    CHECK_UINT(f.physical->stages[2].choice.large, 1);
+    f.options.broadcast_bytes = 0;
     check_exchanges(cut(&f, join), "hash/1 hash/3 result/4");
     fixture_deinit(&f);
 }

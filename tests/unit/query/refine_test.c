@@ -125,6 +125,71 @@ TEST(a_side_that_is_not_small_leaves_the_plan_as_it_was)
     arena_deinit(&f.arena);
 }
 
+/* A small side, a large one, a sieve between that and its readers: a join, and a second sieve that waits for the first. */
+static const char sieve_plan[] =
+    "{\"stages\":["
+    "{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":1,\"sql\":\"SELECT 2 AS c0\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":2,\"inputs\":{\"l\":1,\"s\":0},\"sql\":\"SELECT * FROM l SEMI JOIN s USING (c0) /* sieve */\","
+    "\"choice\":{\"small\":0,\"large\":1,\"bytes\":1000},"
+    "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":3,\"sql\":\"SELECT 3 AS c0\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":4,\"inputs\":{\"m\":3,\"t\":2},\"sql\":\"SELECT * FROM m SEMI JOIN t USING (c0) /* sieve */\","
+    "\"choice\":{\"small\":2,\"large\":3,\"bytes\":1000},"
+    "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+    "{\"id\":5,\"inputs\":{\"a\":2,\"b\":4},\"sql\":\"SELECT * FROM a, b\",\"output\":{\"exchange\":\"result\"}}]}";
+
+TEST(a_sieve_takes_the_large_side_in_if_the_small_one_is_small)
+{
+    struct fixture f = fixture_of(sieve_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1000};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 5);
+    CHECK_UINT(next->stages[1].id, 2);
+    CHECK_STR(next->stages[1].sql, "WITH \"l\" AS (SELECT 2 AS c0) SELECT * FROM l SEMI JOIN s USING (c0) /* sieve */");
+    CHECK(!next->stages[1].choice.is_open);
+    CHECK(next->stages[3].choice.is_open); /* it waits for the first */
+    CHECK_UINT(next->stages[3].choice.small, 1);
+    arena_deinit(&f.arena);
+}
+
+TEST(a_sieve_that_would_be_too_large_is_taken_out)
+{
+    struct fixture f = fixture_of(sieve_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 100, .bytes = 1001};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->n_stages, 4); /* and so nobody reads the small side */
+    CHECK_UINT(next->stages[0].id, 1);
+    const struct physical_stage *second = &next->stages[2];
+    CHECK_UINT(second->id, 4);
+    CHECK(second->choice.is_open);
+    CHECK_UINT(next->stages[second->choice.small].id, 1); /* it waits for the large side itself now */
+    CHECK_UINT(next->stages[second->inputs[1].stage].id, 1);
+    CHECK_UINT(next->stages[next->stages[3].inputs[0].stage].id, 1);
+    CHECK(!next->stages[3].inputs[0].is_whole);
+    arena_deinit(&f.arena);
+}
+
+TEST(only_a_sieve_that_writes_as_the_large_side_does_is_taken_out)
+{
+    static const char *const others[][2] = {{"/* sieve */", "/* sieve. */"}, {"[\"c0\"]", "[\"c1\"]"}};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct buf text = {0};
+        const char *at = strstr(strstr(sieve_plan, "\"id\":2"), others[i][0]);
+        buf_append(&text, sieve_plan, (size_t)(at - sieve_plan));
+        buf_text(&text, others[i][1]);
+        buf_text(&text, at + strlen(others[i][0]));
+        struct fixture f = fixture_of(text.data);
+        f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 100, .bytes = 1001};
+        const struct physical_plan *next = refine(&f, 0);
+        CHECK_UINT(next->n_stages, 6);
+        CHECK(!next->stages[2].choice.is_open);
+        CHECK_UINT(next->stages[5].inputs[0].stage, 2);
+        arena_deinit(&f.arena);
+        buf_deinit(&text);
+    }
+}
+
 TEST(a_stage_without_rows_to_come_reads_nothing)
 {
     struct fixture f = fixture_of(join_plan);
