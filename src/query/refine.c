@@ -267,6 +267,16 @@ static bool may_group(const struct physical_plan *plan, const struct physical_st
     return true;
 }
 
+/* With less than this, a task is mostly overhead. */
+#define GROUP_BYTES_MIN UINT64_C(2097152)
+
+/* What a task should read: no more than is wanted, and no more than its share if there is enough for all of them. */
+static uint64_t bytes_of_group(uint64_t total, uint32_t n, uint64_t bytes_wanted)
+{
+    uint64_t share = total / n > GROUP_BYTES_MIN ? total / n : GROUP_BYTES_MIN;
+    return share < bytes_wanted ? share : bytes_wanted;
+}
+
 static void group_partitions(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at,
                              uint64_t bytes_wanted, struct arena *arena)
 {
@@ -276,13 +286,19 @@ static void group_partitions(struct physical_plan *plan, const struct stage_size
         return;
     }
     struct physical_group *groups = arena_zalloc(arena, n * sizeof *groups);
+    uint64_t *partitions = arena_zalloc(arena, n * sizeof *partitions);
     uint32_t n_groups = 0;
     uint64_t bytes_in_group = 0;
+    uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = 0;
-        if (!bytes_of_partition(stage, sizes, i, &bytes)) {
+        if (!bytes_of_partition(stage, sizes, i, &partitions[i])) {
             return;
         }
+        total = partitions[i] < UINT64_MAX - total ? total + partitions[i] : UINT64_MAX;
+    }
+    bytes_wanted = bytes_of_group(total, n, bytes_wanted);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = partitions[i];
         if (n_groups > 0 && bytes_in_group + bytes <= bytes_wanted) {
             groups[n_groups - 1].last = i;
             bytes_in_group += bytes;

@@ -11,7 +11,8 @@
  *   reads no rows: splits are marked as empty, and its inputs are opened. Only if that input would be empty again were it
  *   redone: no stage that it comes from hangs on chance.
  * - The last stages become one (tail.h), if all that they read has finished and is small.
- * - A stage reads several small partitions with one task, as long as it need not keep its partitions apart from others'.
+ * - A stage reads several small partitions with one task, as long as it need not keep its partitions apart from others'. Small
+ *   means: less than a task's share, unless that is so little that it would be mostly overhead.
  *
  * Stages keep their ids, so that a coordinator can tell what is new.
  */

@@ -241,6 +241,26 @@ TEST(small_partitions_share_a_task)
     arena_deinit(&f.arena);
 }
 
+TEST(tasks_are_not_joined_while_each_has_enough_to_do)
+{
+    struct fixture f = fixture_of(join_plan);
+    uint64_t bytes[] = {3000000, 3100000, 2900000, 3000000};
+    for (int i = 0; i < 3; i++) {
+        f.sizes[i] = (struct stage_size){
+            .is_finished = true, .rows = 9, .bytes = 12000000, .n_partitions = 4, .partition_bytes = bytes};
+    }
+    CHECK_UINT(physical_tasks(refine(&f, PHYSICAL_PARTITION_BYTES), 3), 4);
+    for (size_t i = 0; i < ARRAY_LEN(bytes); i++) {
+        bytes[i] /= 3; /* a megabyte each: two by two */
+    }
+    CHECK_UINT(physical_tasks(refine(&f, PHYSICAL_PARTITION_BYTES), 3), 2);
+    for (size_t i = 0; i < ARRAY_LEN(bytes); i++) {
+        bytes[i] /= 3;
+    }
+    CHECK_UINT(physical_tasks(refine(&f, PHYSICAL_PARTITION_BYTES), 3), 1);
+    arena_deinit(&f.arena);
+}
+
 TEST(tasks_that_others_count_on_are_not_joined)
 {
     struct fixture f = fixture_of(
