@@ -48,9 +48,11 @@ struct child {
     uint32_t timeout_ms;   /* 0: none */
     int64_t until_mono_ms; /* when it ends */
     bool has_ended;
-    uint32_t n_tries;      /* to read the rows */
-    struct office *office; /* for the next step, */
-    clerk_fn *next;        /* which is this */
+    uint32_t n_tries;       /* to read the rows */
+    struct relay *relay;    /* while they are read, */
+    struct rows_json *rows; /* into this */
+    struct office *office;  /* for the next step, */
+    clerk_fn *next;         /* which is this */
 };
 
 /* ---- errands ---- */
@@ -173,24 +175,29 @@ static void finish_task(struct child *child, const struct buf *result)
 
 /* ---- the rows ---- */
 
-static enum err read_rows(struct child *child, struct clerk *clerk, struct rows_json *rows, struct error *e)
+/*
+ * False: a clerk goes on with it, when it is its turn to wait for the worker or to try it again; the child is not to be
+ * touched any more.
+ */
+static bool read_rows(struct child *child, struct clerk *clerk, enum err *out_err, struct error *e)
 {
     const struct buf *chunk = NULL;
     enum err err = ERR_OK;
-    if (child->pieces->n == 0) {
-        return ERR_OK;
-    }
-    struct relay *relay = relay_open(child->service, child->job_id, child->pieces);
     do {
-        do {
-            err = relay_next(relay, clerk, &chunk, e);
-        } while (err != ERR_OK && relay_may_go_on(relay));
-        if (err == ERR_OK) {
-            err = rows_json_feed(rows, chunk->data, chunk->n, e);
+        err = relay_next(child->relay, clerk, &chunk, e);
+        if (err == ERR_OK && chunk == NULL) {
+            return false;
         }
-    } while (err == ERR_OK && chunk->n > 0 && !rows_json_is_full(rows));
-    relay_close(relay);
-    return err;
+        if (err != ERR_OK && relay_may_go_on(child->relay)) {
+            relay_send(child->relay);
+            return false;
+        }
+        if (err == ERR_OK) {
+            err = rows_json_feed(child->rows, chunk->data, chunk->n, e);
+        }
+    } while (err == ERR_OK && chunk->n > 0 && !rows_json_is_full(child->rows));
+    *out_err = err;
+    return true;
 }
 
 static void write_result(struct buf *out, const struct child *child, const struct rows_json *rows)
@@ -216,12 +223,24 @@ static struct office *office_of_rows(const struct child *child)
 static void fetch_rows(struct clerk *clerk, void *context)
 {
     struct child *child = context;
-    struct rows_json *rows = rows_json_new(ROWS_MAX, ROWS_BYTES_MAX);
     struct buf result = {0};
     struct error e = {0};
-    enum err err = read_rows(child, clerk, rows, &e);
+    enum err err = ERR_OK;
+    if (child->rows == NULL) {
+        child->rows = rows_json_new(ROWS_MAX, ROWS_BYTES_MAX);
+        child->relay = relay_open(child->service, child->job_id, child->pieces, fetch_rows, child);
+    }
+    if (child->pieces->n > 0 && !read_rows(child, clerk, &err, &e)) {
+        return;
+    }
     if (err == ERR_OK) {
-        write_result(&result, child, rows);
+        write_result(&result, child, child->rows);
+    }
+    relay_close(child->relay);
+    rows_json_free(child->rows);
+    child->relay = NULL;
+    child->rows = NULL;
+    if (err == ERR_OK) {
         finish_task(child, &result);
     } else if ((err == ERR_UNAVAILABLE || err == ERR_DEADLINE) && ++child->n_tries < READ_TRIES) {
         look_later_then(child, look_at_nodes, office_of_rows(child), fetch_rows);
@@ -229,7 +248,6 @@ static void fetch_rows(struct clerk *clerk, void *context)
         const char *why = arena_format(&child->arena, "the rows of child job %s: %s", child->job_id, e.message);
         fail_task(child, why);
     }
-    rows_json_free(rows);
     buf_deinit(&result);
 }
 

@@ -20,7 +20,6 @@
 #include "store/row_json.h"
 
 #define CALL_MS 1500
-#define SILENCE_MS 3000           /* a leader that says nothing for so long is given up */
 #define SNAPSHOT_SILENCE_MS 60000 /* snapshots are made one after the other */
 #define PAUSE_MS_MIN 100
 #define PAUSE_MS_MAX 2000
@@ -360,7 +359,7 @@ static enum err take_feed(struct following *f, bool *out_again, struct error *e)
     enum err err = open_feed(f, &stream, e);
     while (err == ERR_OK && !*out_again && !is_end) {
         struct pb_event *event = NULL;
-        err = next_message(stream, SILENCE_MS, &bytes, &is_end, e);
+        err = next_message(stream, f->o->silence_ms, &bytes, &is_end, e);
         if (err == ERR_OK && !is_end) {
             err = wire_decode(PB_EVENT, bytes.data, bytes.n, &arena, &event, e);
         }

@@ -7,8 +7,7 @@
  * one under the id of another job: it is removed, with a warning. Should the store refuse even what is in an entry, it is
  * tried once more as a failed job with nothing but its id, and then removed: each refusal costs a term of leadership, so
  * nothing is tried for ever. What the scheduler has no room for at the moment stays in the inbox and is tried again; what
- * is behind it is tried all the same, since there may be room for that. A look does not go through all of an inbox for
- * which there is no room: the next one begins with the oldest entries, and goes on where this one has stopped.
+ * is behind it is tried all the same, since there may be room for that (pages.h).
  */
 #include <pthread.h>
 #include <string.h>
@@ -19,12 +18,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "coordinator/pages.h"
 #include "coordinator/service_internal.h"
 #include "wire/tree.h"
 
 #define LOOK_MS 5000 /* without being woken */
-#define ENTRIES_PER_PAGE 100
-#define PAGES_IN_VAIN 4 /* in one look: so many of which nothing was taken */
 #define RETRY_MS 1000
 #define VERDICTS_MAX 64 /* remembered; older ones start anew */
 
@@ -45,7 +43,7 @@ struct inbox {
     uint32_t n_waiting;  /* submits that have not been answered */
     uint64_t n_taken;    /* of those that have, how many left the inbox; guarded by the lock */
     uint64_t n_refused;  /* and how many found no room; guarded by the lock */
-    uint64_t resume_id;  /* where the last look stopped; 0: it came to the end. Of the thread */
+    struct pages pages;  /* of the thread */
     struct verdict_on verdicts[VERDICTS_MAX];
     uint32_t next_verdict;
     bool is_full; /* the scheduler had no room for the last one; guarded by the lock, like is_stopping */
@@ -190,8 +188,8 @@ static void await_answers(struct inbox *inbox)
 /* Looks for the jobs of all entries at once, so that nobody has to look for each. */
 static enum err submit_all(struct inbox *inbox, struct store *store, const struct inbox_entry *entries, uint32_t n)
 {
-    const char *job_ids[ENTRIES_PER_PAGE];
-    bool is_known[ENTRIES_PER_PAGE];
+    const char *job_ids[PAGES_ENTRIES];
+    bool is_known[PAGES_ENTRIES];
     struct sight sight = coordinator_sight(atomic_load(&inbox->service->coordinator));
     for (uint32_t i = 0; i < n; i++) {
         job_ids[i] = entries[i].job_id;
@@ -222,33 +220,26 @@ static struct counts count(struct inbox *inbox)
 static enum err empty_it(struct inbox *inbox, struct store *store)
 {
     struct arena arena = {0};
-    struct inbox_query query = {.limit = ENTRIES_PER_PAGE};
-    uint32_t n = ENTRIES_PER_PAGE;
-    uint32_t n_in_vain = 0;
+    bool goes_on = true;
     enum err err = ERR_OK;
-    while (err == ERR_OK && n == ENTRIES_PER_PAGE && n_in_vain < PAGES_IN_VAIN && !is_stopping(inbox) &&
+    pages_begin(&inbox->pages);
+    while (err == ERR_OK && goes_on && !is_stopping(inbox) &&
            coordinator_epoch(atomic_load(&inbox->service->coordinator)) != 0) {
+        struct inbox_query query = {.after_id = inbox->pages.after_id, .limit = PAGES_ENTRIES};
         const struct inbox_entry *entries = NULL;
+        struct page_tried tried = {0};
         struct counts before = count(inbox);
         arena_reset(&arena);
-        n = 0;
-        err = store_inbox(store, &query, &arena, &entries, &n, NULL);
-        if (err != ERR_OK || n == 0) {
-            break;
+        err = store_inbox(store, &query, &arena, &entries, &tried.n, NULL);
+        if (err == ERR_OK && tried.n > 0) {
+            err = submit_all(inbox, store, entries, tried.n);
+            struct counts now = count(inbox);
+            tried.last_id = entries[tried.n - 1].id;
+            tried.n_taken = now.taken - before.taken;
+            tried.n_refused = now.refused - before.refused;
         }
-        err = submit_all(inbox, store, entries, n);
-        bool is_first = query.after_id == 0;
-        struct counts now = count(inbox);
-        bool is_in_vain = now.taken == before.taken;
-        if (is_in_vain || now.refused == before.refused) { /* else there may be room again for the older ones */
-            query.after_id = entries[n - 1].id;
-        }
-        if (is_first && is_in_vain && inbox->resume_id > query.after_id) {
-            query.after_id = inbox->resume_id;
-        }
-        n_in_vain += is_in_vain ? 1 : 0;
+        goes_on = err == ERR_OK && pages_go_on(&inbox->pages, &tried);
     }
-    inbox->resume_id = n == ENTRIES_PER_PAGE ? query.after_id : 0;
     arena_deinit(&arena);
     return err;
 }

@@ -15,6 +15,7 @@
 #define LOOK_MS 500     /* at the clock, at least so often */
 #define UNKNOWN_MS 1000 /* how long a job that nobody knows here may be one that is just being told about */
 #define FOREVER_MS ((int64_t)1000 * 365 * 86400000)
+#define SILENCE_MS 3000
 
 /* ---- the copy ---- */
 
@@ -346,15 +347,17 @@ static void init_locks(struct observer *o)
     ASSERT(error == 0);
 }
 
-enum err observer_new(struct service *service, const char *follow, const struct rpc_channel_options *channel,
-                      struct observer **out, struct error *e)
+enum err observer_new(struct service *service, const struct service_options *options, struct observer **out,
+                      struct error *e)
 {
+    const struct rpc_channel_options *channel = &options->to_workers;
     struct observer *o = mem_calloc(1, sizeof *o);
     char name[64] = "observer-";
     random_hex(name + strlen(name), 32);
     snprintf(o->url, sizeof o->url, "memory:%s", name);
     o->service = service;
     o->cancel = rpc_cancel_new();
+    o->silence_ms = options->silence_ms != 0 ? options->silence_ms : SILENCE_MS;
     o->started_mono_ms = clock_mono_ms();
     o->complete_mono_ms = o->started_mono_ms;
     o->channel = (struct rpc_channel_options){.token = mem_strdup(channel->token),
@@ -365,7 +368,7 @@ enum err observer_new(struct service *service, const char *follow, const struct 
                                               .tls_cert_pem = mem_strdup(channel->tls_cert_pem),
                                               .tls_key_pem = mem_strdup(channel->tls_key_pem)};
     init_locks(o);
-    enum err err = read_targets(o, follow, e);
+    enum err err = read_targets(o, options->follow, e);
     if (err == ERR_OK) {
         err = check_targets(o, e);
     }

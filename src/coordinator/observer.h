@@ -30,10 +30,11 @@
 struct exchange;
 struct observer;
 struct service;
+struct service_options;
 
 /* ERR_INVALID unless `follow` is HOST:PORT or several with commas between. Texts are copied. Does not connect yet. */
-MUST_USE enum err observer_new(struct service *service, const char *follow, const struct rpc_channel_options *channel,
-                               struct observer **out, struct error *e);
+MUST_USE enum err observer_new(struct service *service, const struct service_options *options, struct observer **out,
+                               struct error *e);
 
 /* The store that holds the copy, for clerks. */
 const char *observer_store_url(const struct observer *observer);

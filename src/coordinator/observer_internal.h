@@ -23,7 +23,8 @@ struct observer {
     char targets[OBSERVER_TARGETS_MAX][LIMIT_ADDRESS_BYTES + 1];
     uint32_t n_targets;
     struct rpc_channel_options channel; /* all but the target */
-    struct rpc_cancel *cancel;
+    struct rpc_cancel *cancel;          /* fired when it stops, and only then: nobody resets it */
+    int64_t silence_ms;                 /* a leader that says nothing for so long is given up */
     pthread_t follower;
     pthread_t timer;
     bool is_started;

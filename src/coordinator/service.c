@@ -12,6 +12,7 @@
 #include "coordinator/board.h"
 #include "coordinator/feed.h"
 #include "coordinator/observer.h"
+#include "coordinator/places.h"
 #include "coordinator/service_internal.h"
 #include "exchange/channels.h"
 
@@ -19,7 +20,8 @@
 #define TAKERS 2
 #define READERS 2
 #define RELAYS 4
-#define FETCHERS 4
+#define FETCHERS 8
+#define FETCHERS_AT_ONE 2                    /* so many may wait for one worker: several silent ones leave some free */
 #define CALLS_MAX 50000                      /* open at one time: polls, calls that wait, streams */
 #define CLIENT_CALLS_MAX (CALLS_MAX / 5 * 4) /* of those that clients may have: the rest is for workers */
 
@@ -450,7 +452,7 @@ enum err service_start(const struct service_options *options, struct service **o
     service->settings = options->settings;
     const char *store_url = options->store_url;
     if (options->follow != NULL) {
-        err = observer_new(service, options->follow, &options->to_workers, &service->observer, e);
+        err = observer_new(service, options, &service->observer, e);
         if (err != ERR_OK) {
             mem_free(service);
             return err;
@@ -471,7 +473,9 @@ enum err service_start(const struct service_options *options, struct service **o
     service->readers = office_new(store_url, READERS);
     service->relays = office_new(store_url, RELAYS);
     service->fetchers = office_new(store_url, FETCHERS);
+    service->places = places_new(FETCHERS_AT_ONE);
     service->copyists = office_new(store_url, 1);
+    service->patience = options->patience != NULL ? *options->patience : PATIENCE_FULL;
     service->channels = exchange_channels_open(&options->to_workers);
     service->closing = rpc_cancel_new();
     service->lost = lost_results_new();
@@ -539,6 +543,7 @@ void service_stop(struct service *service)
     office_free(service->readers);
     office_free(service->relays);
     office_free(service->fetchers);
+    places_free(service->places);
     office_free(service->copyists);
     exchange_channels_close(service->channels);
     rpc_cancel_free(service->closing);

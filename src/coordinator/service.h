@@ -29,6 +29,8 @@ struct service_tls {
     const char *client_ca_pem; /* not NULL: clients must present a certificate */
 };
 
+struct patience;
+
 struct service_options {
     const char *store_url;
     const char *node_id;
@@ -45,6 +47,8 @@ struct service_options {
     bool must_lead;                        /* role `leader` */
     const char
         *follow; /* role `observer`: HOST:PORT[,...] of coordinators, called as workers are; then there is no store */
+    int64_t silence_ms;              /* an observer gives up a leader that says nothing for so long; 0: 3 s */
+    const struct patience *patience; /* with those who read snapshots; copied; NULL: PATIENCE_FULL */
 };
 
 /* The schema must be up to date. ERR_UNAVAILABLE if the address is taken, ERR_INVALID for nonsense in the options. */

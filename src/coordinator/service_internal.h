@@ -15,6 +15,7 @@
 #include "coordinator/clerk.h"
 #include "coordinator/gate.h"
 #include "coordinator/metrics.h"
+#include "coordinator/patience.h"
 #include "coordinator/refusals.h"
 #include "coordinator/request.h"
 #include "coordinator/service.h"
@@ -29,6 +30,7 @@ struct feed;
 struct inbox;
 struct lost_results;
 struct observer;
+struct places;
 struct watch;
 
 struct service {
@@ -48,7 +50,9 @@ struct service {
     struct office *readers;             /* history, results, events */
     struct office *relays;              /* rows that lie in the store, and rows as text */
     struct office *fetchers;            /* rows that lie on workers, for which a clerk may have to wait */
+    struct places *places;              /* where these may do so, for each worker */
     struct office *copyists;            /* one clerk, for snapshots */
+    struct patience patience;           /* that it has with those who read them */
     struct exchange_channels *channels; /* to the workers */
     struct rpc_cancel *closing;         /* ends calls to them */
     struct lost_results *lost;
@@ -306,14 +310,18 @@ void service__read_addresses(const struct core *core, struct result_pieces *piec
 
 /*
  * All rows of a job as one Arrow stream, chunk by chunk. The relay points to what it is opened with; a chunk is valid
- * until the next call; an empty one is the end. To be read by a clerk of the relays, or, if pieces lie on workers, of the
- * fetchers. ERR_UNAVAILABLE or ERR_DEADLINE: a worker did not answer; the next call tries it again, at the same byte.
+ * until the next call; an empty one is the end. NULL: too many wait for the same worker, so the relay stands in line. Then it
+ * belongs to the clerk who will call `go_on`, perhaps already does: neither it nor the context is to be touched any more.
+ * To be read by a clerk of the relays, or, if pieces lie on workers, of the fetchers. ERR_UNAVAILABLE or ERR_DEADLINE: a
+ * worker did not answer; the next call tries it again, at the same byte.
  */
 struct relay;
-struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces);
+struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces,
+                         clerk_fn *go_on, void *context);
 MUST_USE enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf **out_chunk, struct error *e);
 bool relay_may_go_on(const struct relay *relay); /* after an error: relay_next goes on at the same byte */
-void relay_close(struct relay *relay);           /* NULL ok */
+void relay_send(struct relay *relay);            /* has a clerk call `go_on` when it is its turn again */
+void relay_close(struct relay *relay);           /* NULL ok; by a clerk, or after a chunk and before the next call */
 
 /* Tasks of trees that run as jobs (child.c). Both on the loop thread. */
 void child_started(void *context, const struct child_start *start);

@@ -8,8 +8,10 @@
  *
  * Between two chunks nothing runs: the transport says when it has taken one, and a clerk fetches the next. A slow reader
  * holds one chunk in memory and no thread. A worker that is silent holds a clerk, but only for a while, and only as long as
- * somebody waits for the rows; then others have a turn before it is tried again. Rows that lie in the store are read by
- * clerks who never wait for a worker.
+ * somebody waits for the rows; then others have a turn before it is tried again. It holds few of them: who has to wait for a
+ * worker needs a place there, and without one stands in line, without a clerk, until somebody gives one back. So however
+ * many ask for its rows, most clerks are there for other workers' rows, and those in line are served one after the other as
+ * soon as it speaks again. Rows that lie in the store are read by clerks who never wait for a worker.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,6 +20,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "coordinator/places.h"
 #include "coordinator/service_internal.h"
 #include "exchange/channels.h"
 #include "exchange/serve.h"
@@ -58,6 +61,11 @@ struct relay {
     struct rpc_stream *stream;
     uint32_t n_failed; /* in a row */
     struct buf chunk;
+    const char *place;   /* the address where it may wait; NULL: nowhere */
+    struct list in_line; /* for such a place */
+    struct sender sender;
+    clerk_fn *go_on; /* what a clerk does when it is its turn, */
+    void *context;   /* with this */
 };
 
 /* ---- queries whose rows are gone ---- */
@@ -124,9 +132,29 @@ static void close_stream(struct relay *relay, bool is_broken)
     }
 }
 
+/* When it is this client's turn again. */
+void relay_send(struct relay *relay)
+{
+    const struct service *service = relay->service;
+    office_send(relay->is_remote ? service->fetchers : service->relays, relay->sender, relay->go_on, relay->context);
+}
+
+/* By a clerk, so there is one left to go on with the next in line, also when the service stops. */
+static void give_place(struct relay *relay)
+{
+    if (relay->place != NULL) {
+        struct list *next = places_give(relay->service->places, relay->place);
+        relay->place = NULL;
+        if (next != NULL) {
+            relay_send(CONTAINER_OF(next, struct relay, in_line));
+        }
+    }
+}
+
 void relay_close(struct relay *relay)
 {
     if (relay != NULL) {
+        give_place(relay);
         close_stream(relay, false);
         buf_deinit(&relay->chunk);
         mem_free(relay);
@@ -256,6 +284,7 @@ static enum err read_remote(struct relay *relay, const struct piece *piece, stru
     }
     int64_t began_us = clock_mono_us();
     enum err err = read_once(relay, piece, arena, out, out_n, e);
+    give_place(relay);
     if (err == ERR_OK) {
         metric_observe(&relay->service->metrics.fetch_seconds, (double)(clock_mono_us() - began_us) / 1e6);
         exchange_channels_count(relay->service->channels, *out_n);
@@ -365,10 +394,37 @@ bool relay_may_go_on(const struct relay *relay)
     return relay->n_failed > 0 && relay->n_failed < TRIES;
 }
 
-static enum err fill_chunk(struct relay *relay, struct clerk *clerk, struct error *e)
+/*
+ * Whether the next bytes can be read now: nobody has to wait for them, or there is a place to wait. If not, a relay with an
+ * empty chunk stands in line and is not to be touched any more.
+ */
+static bool is_its_turn(struct relay *relay)
+{
+    const struct piece *piece = &relay->pieces[relay->at];
+    if (piece->is_inline || piece->address == NULL || relay->place != NULL ||
+        (relay->stream != NULL && rpc_stream_wait(relay->stream, 0))) {
+        return true;
+    }
+    relay->place = piece->address; /* before: whoever goes on with it has the place */
+    bool may_stand = relay->chunk.n == 0;
+    bool is_free =
+        places_take(relay->service->places, piece->address, relay->sender, may_stand ? &relay->in_line : NULL);
+    if (!is_free && !may_stand) {
+        relay->place = NULL;
+    }
+    return is_free;
+}
+
+/* `out_in_line`: it has no bytes and stands in line; it is not to be touched any more. */
+static enum err fill_chunk(struct relay *relay, struct clerk *clerk, bool *out_in_line, struct error *e)
 {
     enum err err = ERR_OK;
     while (err == ERR_OK && relay->at < relay->n_pieces && relay->chunk.n < EXCHANGE_CHUNK_BYTES) {
+        bool is_empty = relay->chunk.n == 0;
+        if (!is_its_turn(relay)) {
+            *out_in_line = is_empty; /* else what is there goes first */
+            return ERR_OK;
+        }
         err = take_bytes(relay, clerk, e);
     }
     if (err != ERR_OK && relay_may_go_on(relay) && relay->chunk.n > 0) {
@@ -389,22 +445,13 @@ enum err relay_next(struct relay *relay, struct clerk *clerk, const struct buf *
         *out_chunk = &nothing;
         return ERR_OK;
     }
+    bool is_in_line = false;
     buf_reset(&relay->chunk);
-    enum err err = fill_chunk(relay, clerk, e);
+    enum err err = fill_chunk(relay, clerk, &is_in_line, e);
     if (err == ERR_OK) {
-        *out_chunk = &relay->chunk;
+        *out_chunk = is_in_line ? NULL : &relay->chunk;
     }
     return err;
-}
-
-static void make_chunk(struct clerk *clerk, void *context);
-
-/* When it is this client's turn again. */
-static void send_relay(struct relay *relay)
-{
-    const struct service *service = relay->service;
-    office_send(relay->is_remote ? service->fetchers : service->relays, relay->exchange->request->sender, make_chunk,
-                relay);
 }
 
 static void chunk_sent(void *context, struct rpc_call *call, bool ok)
@@ -418,7 +465,7 @@ static void chunk_sent(void *context, struct rpc_call *call, bool ok)
     } else if (relay->is_last) {
         end_relay(relay, NULL);
     } else {
-        send_relay(relay);
+        relay_send(relay);
     }
 }
 
@@ -432,13 +479,16 @@ static void make_chunk(struct clerk *clerk, void *context)
     if (err == ERR_OK) {
         err = relay_next(relay, clerk, &chunk, &e);
         if (err != ERR_OK && relay_may_go_on(relay)) {
-            send_relay(relay);
+            relay_send(relay);
             return;
         }
     }
     if (err != ERR_OK) {
         end_relay(relay, &e);
         return;
+    }
+    if (chunk == NULL) {
+        return; /* in line */
     }
     struct pb_query_results_chunk *message = wire_new(PB_QUERY_RESULTS_CHUNK, &arena);
     message->payload.data = (uint8_t *)chunk->data;
@@ -480,24 +530,30 @@ void service__read_addresses(const struct core *core, struct result_pieces *piec
     }
 }
 
-struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces)
+struct relay *relay_open(struct service *service, const char *job_id, const struct result_pieces *pieces,
+                         clerk_fn *go_on, void *context)
 {
     struct relay *relay = mem_calloc(1, sizeof *relay);
     *relay = (struct relay){.service = service,
                             .job_id = job_id,
                             .pieces = pieces->pieces,
                             .n_pieces = pieces->n,
-                            .is_remote = pieces->is_remote};
+                            .is_remote = pieces->is_remote,
+                            .sender = SENDER_SELF,
+                            .go_on = go_on,
+                            .context = context};
     return relay;
 }
 
 static void send_pieces(struct exchange *exchange, const struct result_pieces *pieces)
 {
     const struct pb_fetch_query_results_request *message = exchange->message;
-    struct relay *relay = relay_open(exchange->service, message->query_id, pieces);
+    struct relay *relay = relay_open(exchange->service, message->query_id, pieces, make_chunk, NULL);
+    relay->context = relay;
     relay->exchange = exchange;
+    relay->sender = exchange->request->sender;
     relay->skip = message->offset;
-    send_relay(relay);
+    relay_send(relay);
 }
 
 static void read_addresses(const struct core *core, struct request *request)

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "coordinator/feed.h"
-#include "coordinator/patience.h"
 #include "coordinator/service_internal.h"
 #include "store/row_json.h"
 
@@ -306,7 +305,7 @@ static void make_snapshot(struct clerk *clerk, void *context)
 {
     struct exchange *exchange = context;
     struct feed *feed = exchange->service->feed;
-    struct snapshot s = {.exchange = exchange, .clerk = clerk, .patience = PATIENCE_FULL};
+    struct snapshot s = {.exchange = exchange, .clerk = clerk, .patience = exchange->service->patience};
     init(&s);
     struct feed_place place = feed_enter(feed); /* first, so that nothing can slip by */
     s.err = exchange_is_gone(exchange) ? error_set(&s.e, ERR_CANCELED, "the client has gone")

@@ -2,6 +2,7 @@
  * Tasks with the executor "sql": a child job, whose rows become the task's result. The test plays the worker that plans
  * and runs the query, and, where rows are too many to be sent along, serves them as a worker does.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -403,6 +404,82 @@ TEST(rows_that_a_worker_keeps_are_fetched_from_there)
     CHECK(strstr(results, ",{\"x\":1004}],\"row_count\":200000,") != NULL);
     peer_deinit(&p);
     shop_close(&shop);
+}
+
+/* A worker that has the rows, and fails as often before it sends them. */
+struct moody {
+    struct shop shop;
+    struct rpc_server *rpc;
+    atomic_uint n_asked;
+    uint32_t n_failures;
+};
+
+static void serve_at_last(void *context, struct rpc_call *call)
+{
+    struct moody *moody = context;
+    struct error e = {0};
+    if (atomic_fetch_add(&moody->n_asked, 1) < moody->n_failures) {
+        error_set(&e, ERR_INTERNAL, "out of sorts");
+        rpc_call_fail(call, &e, NULL);
+    } else {
+        exchange_serve(moody->shop.server, call);
+    }
+}
+
+static void moody_open(struct moody *moody, uint32_t n_failures)
+{
+    struct error e = {0};
+    struct rpc_method method = {.path = EXCHANGE_FETCH_PATH, .handler = serve_at_last};
+    struct rpc_server_options options = {
+        .listen = "127.0.0.1:0", .methods = &method, .n_methods = 1, .context = moody, .pollers = 1};
+    *moody = (struct moody){.n_failures = n_failures};
+    shop_open(&moody->shop);
+    CHECK_ERR(rpc_server_open(&options, &moody->rpc, &e), ERR_OK);
+}
+
+/* Runs the task, whose rows are there, and returns its job. */
+static const char *moody_run(struct moody *moody, struct peer *p)
+{
+    peer_register_at(p, "w1", "i1", rpc_server_address(moody->rpc));
+    const char *job = peer_submit(p, ONE_TASK);
+    const struct pb_task_assignment *plan = peer_take(p, "w1", "plan");
+    struct ipc_tally tally = shop_keep(&moody->shop, plan, 5, 3);
+    CHECK_STR(peer_report_rows(p, "w1", plan, NULL, &tally), "");
+    return job;
+}
+
+static void moody_close(struct moody *moody)
+{
+    rpc_server_close(moody->rpc, 0);
+    shop_close(&moody->shop);
+}
+
+TEST(a_worker_that_fails_to_send_rows_is_asked_again_before_the_task_fails)
+{
+    struct peer p;
+    struct moody moody;
+    peer_init(&p);
+    moody_open(&moody, 2);
+    const char *job = moody_run(&moody, &p);
+    CHECK_INT(peer_status(&p, job, 10000)->state, JOB_HAS_SUCCEEDED);
+    CHECK(strstr(peer_results(&p, job, 0), "{\"rows\":[{\"x\":5},{\"x\":6},{\"x\":7}],\"row_count\":3,") != NULL);
+    CHECK_UINT(atomic_load(&moody.n_asked), 3);
+    peer_deinit(&p);
+    moody_close(&moody);
+}
+
+TEST(a_worker_that_always_fails_to_send_rows_fails_the_task)
+{
+    struct peer p;
+    struct moody moody;
+    peer_init(&p);
+    moody_open(&moody, UINT32_MAX);
+    const char *job = moody_run(&moody, &p);
+    CHECK_INT(peer_status(&p, job, 10000)->state, JOB_HAS_FAILED);
+    CHECK(strstr(task_of(&p, job, "count")->message, "out of sorts") != NULL);
+    CHECK_UINT(atomic_load(&moody.n_asked), 3);
+    peer_deinit(&p);
+    moody_close(&moody);
 }
 
 TEST(rows_that_are_lost_fail_the_task)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "coordinator/patience.h"
 #include "service/peer.h"
 #include "test.h"
 
@@ -23,14 +24,22 @@
 
 /* ---- an observer as a peer ---- */
 
-static void observe(struct peer *o, const char *follow)
+static void observe_with(struct peer *o, const char *follow, int64_t silence_ms)
 {
     *o = (struct peer){0};
-    struct service_options options = {
-        .node_id = "o1", .listen = "127.0.0.1:0", .settings = settings_default(), .follow = follow};
+    struct service_options options = {.node_id = "o1",
+                                      .listen = "127.0.0.1:0",
+                                      .settings = settings_default(),
+                                      .follow = follow,
+                                      .silence_ms = silence_ms};
     CHECK_ERR(service_start(&options, &o->service, &o->e), ERR_OK);
     struct rpc_channel_options channel = {.target = service_address(o->service)};
     CHECK_ERR(rpc_channel_open(&channel, &o->channel, &o->e), ERR_OK);
+}
+
+static void observe(struct peer *o, const char *follow)
+{
+    observe_with(o, follow, 0);
 }
 
 static void pause_a_little(void)
@@ -284,13 +293,22 @@ static void stop_leader(struct peer *p, char *address, size_t n)
     p->service = NULL;
 }
 
-static void start_leader(struct peer *p, const char *address)
+static void start_leader(struct peer *p, const char *address, const struct patience *patience)
 {
     struct service_options options = {
-        .store_url = p->url, .node_id = "n2", .listen = address, .settings = settings_default()};
+        .store_url = p->url, .node_id = "n2", .listen = address, .settings = settings_default(), .patience = patience};
     CHECK_ERR(service_start(&options, &p->service, &p->e), ERR_OK);
     struct rpc_channel_options channel = {.target = address};
     CHECK_ERR(rpc_channel_open(&channel, &p->channel, &p->e), ERR_OK);
+}
+
+static void await_lead(struct peer *p)
+{
+    int64_t until_ms = clock_mono_ms() + WAIT_MS;
+    while (leader_of(p)->role[0] != 'l') {
+        CHECK(clock_mono_ms() < until_ms);
+        pause_a_little();
+    }
 }
 
 TEST(an_observer_outlives_its_leader_and_catches_up_with_the_next)
@@ -318,12 +336,9 @@ TEST(an_observer_outlives_its_leader_and_catches_up_with_the_next)
     }
     CHECK(leader_of(&o)->staleness_ms >= (uint64_t)age_ms);
 
-    start_leader(&p, address);
+    start_leader(&p, address, NULL);
     int64_t until_ms = clock_mono_ms() + WAIT_MS;
-    while (leader_of(&p)->role[0] != 'l') {
-        CHECK(clock_mono_ms() < until_ms);
-        pause_a_little();
-    }
+    await_lead(&p);
     peer_register(&p, "w1");
     const char *second = peer_submit(&p, SINGLE);
     run_single(&p, "\"second\"");
@@ -352,7 +367,7 @@ TEST(an_observer_without_a_leader_says_so_and_begins_when_one_comes)
         ERR_UNAVAILABLE);
     CHECK(strstr(o.e.message, "copy") != NULL);
     CHECK_STR(leader_of(&o)->role, "observer");
-    start_leader(&p, address);
+    start_leader(&p, address, NULL);
     all_jobs_become_equal(&p, &o);
     peer_deinit(&o);
     peer_deinit(&p);
@@ -479,4 +494,194 @@ TEST(a_follower_that_does_not_read_is_told_to_start_over)
     buf_deinit(&rows);
     buf_deinit(&result);
     peer_deinit(&p);
+}
+
+/* ---- slow readers of a snapshot ---- */
+
+/* A leader with as much patience, whose snapshot has that many chunks, each with more than a connection takes unread. */
+static void init_impatient(struct peer *p, const struct patience *patience, int chunks)
+{
+    enum { RESULT_BYTES = 200000 };
+    char address[300];
+    struct buf result = {0};
+    peer_init(p);
+    stop_leader(p, address, sizeof address);
+    start_leader(p, address, patience);
+    await_lead(p);
+    peer_register(p, "w1");
+    buf_char(&result, '"');
+    for (int i = 0; i < RESULT_BYTES; i++) {
+        buf_char(&result, 'x');
+    }
+    buf_char(&result, '"');
+    for (int i = 0; i < chunks; i++) {
+        peer_submit(p, SINGLE);
+        run_single(p, result.data);
+    }
+    buf_deinit(&result);
+}
+
+/* Reads it to its end, with a pause before each message. Returns how it ended. */
+static enum err read_slowly(struct peer *p, struct rpc_stream *stream, int64_t pause_ms)
+{
+    struct timespec pause = {.tv_nsec = pause_ms * 1000000};
+    struct buf bytes = {0};
+    bool is_end = false;
+    enum err err = ERR_OK;
+    while (err == ERR_OK && !is_end) {
+        nanosleep(&pause, NULL);
+        err = rpc_stream_next(stream, &bytes, &is_end, NULL, &p->e);
+    }
+    buf_deinit(&bytes);
+    return err;
+}
+
+/* There is one clerk for snapshots: whoever is next gets one when the first reader's time is over. */
+TEST(a_reader_that_takes_nothing_of_a_snapshot_is_dropped_and_the_next_is_served)
+{
+    static const struct patience short_one = {.left_ms = 1000, .max_ms = 1000, .bytes_per_s = PATIENCE_BYTES_PER_S};
+    struct peer p;
+    struct buf rows = {0};
+    init_impatient(&p, &short_one, 10);
+    struct rpc_stream *idle =
+        open_stream(&p, "/capstan.v1.Cluster/GetSnapshot", peer_message(&p, PB_GET_SNAPSHOT_REQUEST));
+    CHECK(rpc_stream_wait(idle, WAIT_MS)); /* it has the clerk */
+    CHECK(snapshot_of(&p, &rows)->feed != 0);
+    CHECK_ERR(read_slowly(&p, idle, 0), ERR_DEADLINE);
+    CHECK(strstr(p.e.message, "too slowly") != NULL);
+    rpc_stream_close(idle);
+    buf_deinit(&rows);
+    peer_deinit(&p);
+}
+
+/* It takes every chunk long before the time for one is over, and has had that time for all of them. */
+TEST(a_reader_that_takes_a_snapshot_too_slowly_is_dropped_though_it_never_stops)
+{
+    static const struct patience no_more = {.left_ms = 250, .max_ms = 250, .bytes_per_s = INT64_MAX};
+    struct peer p;
+    init_impatient(&p, &no_more, 24);
+    struct rpc_stream *slow =
+        open_stream(&p, "/capstan.v1.Cluster/GetSnapshot", peer_message(&p, PB_GET_SNAPSHOT_REQUEST));
+    CHECK_ERR(read_slowly(&p, slow, 80), ERR_DEADLINE);
+    CHECK(strstr(p.e.message, "too slowly") != NULL);
+    rpc_stream_close(slow);
+    peer_deinit(&p);
+}
+
+/* ---- a leader that falls silent ---- */
+
+/* Says that it leads, has a snapshot of nothing, and takes those who follow without a word. */
+struct quiet {
+    struct rpc_server *server;
+    pthread_mutex_t lock; /* for all below */
+    struct rpc_call *followers[64];
+    uint32_t n_followers;
+};
+
+static void say_who_leads(void *context, struct rpc_call *call)
+{
+    const struct quiet *quiet = context;
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct pb_get_leader_response *answer = wire_new(PB_GET_LEADER_RESPONSE, &arena);
+    answer->role = arena_strdup(&arena, "leader");
+    answer->node_id = arena_strdup(&arena, "quiet");
+    answer->address = arena_strdup(&arena, rpc_server_address(quiet->server));
+    answer->epoch = 1;
+    wire_encode(answer, &bytes);
+    rpc_call_reply(call, bytes.data, bytes.n);
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+}
+
+static void end_snapshot(void *context, struct rpc_call *call, bool ok)
+{
+    UNUSED(context);
+    UNUSED(ok);
+    rpc_call_end(call);
+}
+
+static void send_nothing_as_snapshot(void *context, struct rpc_call *call)
+{
+    struct arena arena = {0};
+    struct buf bytes = {0};
+    struct pb_snapshot_chunk *chunk = wire_new(PB_SNAPSHOT_CHUNK, &arena);
+    chunk->feed = 1;
+    wire_encode(chunk, &bytes);
+    rpc_call_send(call, bytes.data, bytes.n, end_snapshot, context);
+    buf_deinit(&bytes);
+    arena_deinit(&arena);
+}
+
+static void take_follower(void *context, struct rpc_call *call)
+{
+    struct quiet *quiet = context;
+    pthread_mutex_lock(&quiet->lock);
+    ASSERT(quiet->n_followers < ARRAY_LEN(quiet->followers));
+    quiet->followers[quiet->n_followers++] = call;
+    pthread_mutex_unlock(&quiet->lock);
+}
+
+static void quiet_open(struct quiet *quiet)
+{
+    static const struct rpc_method methods[] = {
+        {.path = "/capstan.v1.Cluster/GetLeader", .handler = say_who_leads},
+        {.path = "/capstan.v1.Cluster/GetSnapshot", .handler = send_nothing_as_snapshot},
+        {.path = "/capstan.v1.ControlPlane/WatchEvents", .handler = take_follower},
+    };
+    struct rpc_server_options options = {
+        .listen = "127.0.0.1:0", .methods = methods, .n_methods = ARRAY_LEN(methods), .context = quiet};
+    struct error e = {0};
+    *quiet = (struct quiet){0};
+    pthread_mutex_init(&quiet->lock, NULL);
+    CHECK_ERR(rpc_server_open(&options, &quiet->server, &e), ERR_OK);
+}
+
+static void quiet_close(struct quiet *quiet)
+{
+    for (uint32_t i = 0; i < quiet->n_followers; i++) {
+        rpc_call_end(quiet->followers[i]);
+    }
+    rpc_server_close(quiet->server, 0);
+    pthread_mutex_destroy(&quiet->lock);
+}
+
+/* Waits until so many have come, one after the other. */
+static void quiet_await(struct quiet *quiet, uint32_t n)
+{
+    int64_t until_ms = clock_mono_ms() + WAIT_MS;
+    uint32_t n_now = 0;
+    while (n_now < n) {
+        CHECK(clock_mono_ms() < until_ms);
+        pause_a_little();
+        pthread_mutex_lock(&quiet->lock);
+        n_now = quiet->n_followers;
+        pthread_mutex_unlock(&quiet->lock);
+    }
+}
+
+/* Whoever was given up must not keep the observer from asking the same again, and again. */
+TEST(an_observer_gives_up_a_leader_that_says_nothing_and_asks_it_again)
+{
+    struct peer o;
+    struct quiet quiet;
+    quiet_open(&quiet);
+    observe_with(&o, rpc_server_address(quiet.server), 30);
+    quiet_await(&quiet, 5);
+    peer_deinit(&o);
+    quiet_close(&quiet);
+}
+
+TEST(an_observer_whose_leader_says_nothing_stops_all_the_same)
+{
+    struct peer o;
+    struct quiet quiet;
+    quiet_open(&quiet);
+    observe_with(&o, rpc_server_address(quiet.server), 3 * WAIT_MS);
+    quiet_await(&quiet, 1);
+    int64_t begun_ms = clock_mono_ms();
+    peer_deinit(&o);
+    CHECK(clock_mono_ms() - begun_ms < 2 * WAIT_MS);
+    CHECK_UINT(quiet.n_followers, 1); /* it had not been given up */
+    quiet_close(&quiet);
 }
