@@ -154,7 +154,8 @@ enum err cut__sieve(struct cutter *c, struct fragment *large, const struct join_
     double bytes = estimate->bytes < 0 ? INFINITY : estimate->bytes;
     bool is_large = cut__bytes(large) >= c->broadcast_bytes * SIEVE_SHARE_MIN && bytes <= cut__bytes(large) / 2;
     bool is_worth = isinf(c->broadcast_bytes) || (is_large && bytes <= bytes_max * SIEVE_DOUBT);
-    if (!is_worth || small.stage == from) {
+    /* A side that reads other stages has been joined already, often with the very keys. */
+    if (!is_worth || c->stages[from].n_inputs > 0) {
         return ERR_OK;
     }
     struct fragment sieve = *large;
