@@ -209,7 +209,7 @@ struct capstan_event {
     uint32_t attempt; /* 0: of a job as a whole, or of a node */
     const char *worker_id;
     const char *details; /* JSON; "": none */
-    int is_end;          /* not 0: the job that was asked for has ended */
+    int is_end;          /* not 0: the job that was asked for has ended, and was not retried since */
     int resync;          /* not 0: events before this one were removed, and were not seen */
 };
 

@@ -107,3 +107,8 @@ bool event_is_end_of_job(const struct pb_event *event)
     static const char *const types[] = {"completed", "failed", "cancelled"};
     return event_is_of_whole_job(event) && is_one_of(event->type, types, ARRAY_LEN(types));
 }
+
+bool event_is_retry_of_job(const struct pb_event *event)
+{
+    return event_is_of_whole_job(event) && strcmp(event->type, "retried") == 0;
+}

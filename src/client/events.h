@@ -35,7 +35,8 @@ MUST_USE enum err events_next(struct events *events, const struct pb_event **out
 /* Whether the event is about the job itself. Such events travel without a stage, a task and an attempt. */
 bool event_is_of_whole_job(const struct pb_event *event);
 
-/* Whether the event says that the job itself has ended. */
+/* Whether the event says that the job itself has ended, or that it was retried, which undoes an end before it. */
 bool event_is_end_of_job(const struct pb_event *event);
+bool event_is_retry_of_job(const struct pb_event *event);
 
 #endif

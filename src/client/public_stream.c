@@ -156,8 +156,12 @@ enum capstan_code capstan_results_json(struct capstan_client *client, const char
 
 /* ---- events ---- */
 
+#define END_PATIENCE_MS 60000 /* with coordinators that have just brought an event */
+
 struct capstan_events {
+    struct capstan_client *client;
     struct events *events;
+    const struct pb_event *untold; /* of which it could not be found out whether it is the end; NULL: none */
     char *job_id;
 };
 
@@ -168,6 +172,7 @@ enum capstan_code capstan_events_open(struct capstan_client *client, const struc
     struct client_caller caller = public__caller(client, NULL);
     public__read_struct(&given, sizeof given, request);
     struct capstan_events *events = mem_calloc(1, sizeof *events);
+    events->client = client;
     events->job_id = mem_strdup(given.job_id != NULL ? given.job_id : "");
     struct events_request wanted = {
         .job_id = events->job_id, .after_seq = given.after_seq, .follows = given.follow != 0};
@@ -186,14 +191,41 @@ void capstan_events_close(struct capstan_events *events)
     }
 }
 
+/* Whether the job that was asked for ended with `event` and nobody has retried it: the events behind it would say so. */
+static enum err find_end(struct capstan_events *events, const struct pb_event *event, bool *out, struct error *e)
+{
+    if (events->job_id[0] == '\0' || !event_is_end_of_job(event)) {
+        *out = false;
+        return ERR_OK;
+    }
+    struct client_caller caller = public__caller(events->client, NULL);
+    struct events_request behind = {.job_id = events->job_id, .after_seq = event->seq, .patience_ms = END_PATIENCE_MS};
+    struct events *later = events_open(&caller, &behind);
+    const struct pb_event *next = NULL;
+    enum err err = ERR_OK;
+    do {
+        err = events_next(later, &next, e);
+    } while (err == ERR_OK && next != NULL && !event_is_retry_of_job(next));
+    if (err == ERR_OK) {
+        *out = next == NULL;
+    }
+    events_close(later);
+    return err;
+}
+
 enum capstan_code capstan_events_next(struct capstan_events *events, struct capstan_event *out, int *out_has,
                                       struct capstan_error *e)
 {
     static const struct pb_attempt_ref nobody = CAPSTAN__V1__ATTEMPT_REF__INIT;
-    const struct pb_event *event = NULL;
+    const struct pb_event *event = events->untold;
     struct arena arena = {0};
     struct error why = {0};
-    enum err err = events_next(events->events, &event, &why);
+    bool is_end = false;
+    enum err err = event != NULL ? ERR_OK : events_next(events->events, &event, &why);
+    if (err == ERR_OK && event != NULL) {
+        err = find_end(events, event, &is_end, &why);
+        events->untold = err != ERR_OK ? event : NULL;
+    }
     if (err != ERR_OK) {
         return public__end(&arena, err, &why, e);
     }
@@ -210,7 +242,7 @@ enum capstan_code capstan_events_next(struct capstan_events *events, struct caps
             .attempt = ref->attempt,
             .worker_id = event->worker_id,
             .details = event->details,
-            .is_end = events->job_id[0] != '\0' && event_is_end_of_job(event),
+            .is_end = is_end,
             .resync = event->resync != 0,
         };
     }

@@ -547,6 +547,7 @@ static void serve_file(const struct api *api, const struct web_file *file, struc
     if (strcmp(http_request_method(http), "GET") != 0) {
         error_set(&e, ERR_INVALID, "%.40s does not go with %.100s", http_request_method(http), file->path);
         write_error(answer, &e, 405, NULL);
+        http_answer_allow(answer, "GET");
     } else if (api__check_origin(api, http_request_header(http, "Host"), http_request_header(http, "Origin"), &e) !=
                ERR_OK) {
         refuse(answer, &e);
@@ -565,8 +566,11 @@ static void serve(void *context, struct http_request *http, struct http_answer *
     const struct web_file *file = err == ERR_NOT_FOUND ? web_find(http_request_path(http)) : NULL;
     if (file != NULL) {
         serve_file(context, file, http, answer);
+    } else if (err == ERR_NOT_FOUND) {
+        write_error(answer, &e, 404, NULL);
     } else if (err != ERR_OK) {
-        write_error(answer, &e, err == ERR_NOT_FOUND ? 404 : 405, NULL);
+        write_error(answer, &e, 405, NULL);
+        api__allow(http_request_path(http), answer);
     } else {
         serve_route(context, route, value, http, answer);
     }
@@ -598,7 +602,7 @@ static char *own_host(const char *address)
 
 enum err api_start(struct service *service, const struct api_options *options, struct api **out, struct error *e)
 {
-    static const struct http_route all[] = {{"GET", "/*", serve}, {"POST", "/*", serve}, {"DELETE", "/*", serve}};
+    static const struct http_route all[] = {{NULL, "/*", serve}}; /* which knows what a path takes */
     struct api *api = mem_calloc(1, sizeof *api);
     struct http_server_options server = {.listen = options->listen,
                                          .routes = all,

@@ -112,6 +112,9 @@ struct api_call {
 MUST_USE enum err api__find(const char *method, const char *path, const struct api_route **out, struct arena *arena,
                             const char **out_value, struct error *e);
 
+/* Tells in the answer which methods the path takes. */
+void api__allow(const char *path, struct http_answer *answer);
+
 /* What a request has brought. */
 struct api_input {
     struct http_request *http;    /* NULL: no query (in tests) */

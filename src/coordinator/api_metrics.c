@@ -67,6 +67,8 @@ static void write_tasks(struct buf *out, const struct core_stats *stats)
         write_labeled(out, "capstan_task_attempts_total", "outcome", attempt_outcome_name(outcomes[i]),
                       (double)stats->outcomes_total[outcomes[i]]);
     }
+    write_labeled(out, "capstan_task_attempts_total", "outcome", "canceled", (double)stats->canceled_total);
+    write_labeled(out, "capstan_task_attempts_total", "outcome", "released", (double)stats->released_total);
     metric_family(out, "capstan_stuck_tasks", METRIC_GAUGE, "Tasks that no live worker can run.");
     metric_value(out, "capstan_stuck_tasks", NULL, (double)stats->stuck_tasks);
     metric_family(out, "capstan_leases", METRIC_GAUGE, "Leases that are held.");

@@ -374,3 +374,14 @@ enum err api__find(const char *method, const char *path, const struct api_route 
     error_hint(e, "/openapi.json describes what there is");
     return ERR_NOT_FOUND;
 }
+
+void api__allow(const char *path, struct http_answer *answer)
+{
+    for (uint32_t i = 0; i < api_n_routes; i++) {
+        const char *value;
+        size_t n;
+        if (path_fits(api_routes[i].path, path, &value, &n)) {
+            http_answer_allow(answer, api_routes[i].method);
+        }
+    }
+}

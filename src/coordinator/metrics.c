@@ -2,23 +2,15 @@
 
 #include "base/check.h"
 
-static const double second_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
-                                       0.5,   1,      2.5,   5,    10,    30,   60,  300};
-static const double size_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000};
-
-static void init_one(struct metric_histogram *histogram, const double *bounds, uint32_t n)
-{
-    histogram->bounds = bounds;
-    histogram->n_bounds = n;
-}
-
 void metrics_init(struct metrics *metrics)
 {
-    init_one(&metrics->assign_seconds, second_bounds, ARRAY_LEN(second_bounds));
-    init_one(&metrics->commit_seconds, second_bounds, ARRAY_LEN(second_bounds));
-    init_one(&metrics->commit_batch_size, size_bounds, ARRAY_LEN(size_bounds));
-    init_one(&metrics->query_seconds, second_bounds, ARRAY_LEN(second_bounds));
-    init_one(&metrics->fetch_seconds, second_bounds, ARRAY_LEN(second_bounds));
+    static const double size_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000};
+    metric_histogram_of_seconds(&metrics->assign_seconds);
+    metric_histogram_of_seconds(&metrics->commit_seconds);
+    metrics->commit_batch_size.bounds = size_bounds;
+    metrics->commit_batch_size.n_bounds = ARRAY_LEN(size_bounds);
+    metric_histogram_of_seconds(&metrics->query_seconds);
+    metric_histogram_of_seconds(&metrics->fetch_seconds);
 }
 
 static void note_job(struct metrics *metrics, const struct row_job *job)

@@ -214,7 +214,9 @@ struct core_stats {
     uint64_t tasks[TASK_STATE_COUNT]; /* of jobs that have not ended */
     uint64_t leases;
     uint64_t assigned_total;
-    uint64_t outcomes_total[5]; /* by enum attempt_outcome */
+    uint64_t outcomes_total[5]; /* attempts that ended, by enum attempt_outcome; not those of the next two lines */
+    uint64_t canceled_total;    /* attempts that ended with their job */
+    uint64_t released_total;    /* that were given back: their worker leaves, or their input is being redone */
     uint64_t lease_expired_total;
     uint64_t refused_total[REFUSE_COUNT];
     uint64_t stuck_tasks;

@@ -495,6 +495,7 @@ struct task *task_find(const struct job *job, uint32_t stage, uint32_t task);
 uint32_t task_index(const struct task *task);
 void task_move(struct core *core, struct task *task, enum task_state to);
 void task_requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why);
+void task_release(struct core *core, struct task *task, const char *why);
 
 /* Why an attempt did not succeed. */
 struct failure {

@@ -361,7 +361,6 @@ void core__emit_attempt(struct core *core, const struct task *task, const char *
     if (idempotency_key != NULL) {
         row->idempotency_key = *idempotency_key;
     }
-    core->stats.outcomes_total[task->outcome]++;
 }
 
 void core__emit_child(struct core *core, const struct task *task)

@@ -439,7 +439,7 @@ static void restart_stage(struct core *core, struct stage *stage)
     for (uint32_t t = 0; t < stage->n_tasks; t++) {
         struct task *task = &stage->tasks[t];
         if (task->state == TASK_RUNNING) {
-            task_requeue(core, task, OUTCOME_LOST, "its input is being redone");
+            task_release(core, task, "its input is being redone");
         } else if (task->state == TASK_SUCCEEDED) {
             stage->n_missing -= stage->output == OUTPUT_SHUFFLE && task->output == NULL;
             run_again(core, task, "its input is being redone");

@@ -183,7 +183,7 @@ static enum refusal take_one(struct core *core, const struct cmd_report *cmd, co
         }
         return REFUSE_NONE;
     case TASK_QUEUED:
-        task_requeue(core, task, OUTCOME_LOST, "released");
+        task_release(core, task, "released");
         return REFUSE_NONE;
     case TASK_SUCCEEDED:
         return take_success(core, task, report);

@@ -133,8 +133,7 @@ static int64_t started_at(const struct task *task)
     return task->stage->child ? task->stage->child_started_at_ms : task->u.lease->acquired_at_ms;
 }
 
-/* A running attempt is over without a verdict: the next one can start at once. Counts nothing. */
-void task_requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why)
+static void requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why)
 {
     const char *worker_id = task->stage->child ? NULL : task->u.lease->worker->id;
     struct task_news news = {.message = why, .worker_id = worker_id};
@@ -149,6 +148,20 @@ void task_requeue(struct core *core, struct task *task, enum attempt_outcome out
         return;
     }
     task_enqueue(core, task);
+}
+
+/* A running attempt is over without a verdict: the next one can start at once. Counts against nothing. */
+void task_requeue(struct core *core, struct task *task, enum attempt_outcome outcome, const char *why)
+{
+    core->stats.outcomes_total[outcome]++;
+    requeue(core, task, outcome, why);
+}
+
+/* The same where nothing went wrong. The attempt's row says `lost`, as of all without a verdict; statistics do not. */
+void task_release(struct core *core, struct task *task, const char *why)
+{
+    core->stats.released_total++;
+    requeue(core, task, OUTCOME_LOST, why);
 }
 
 static void fail_for_good(struct core *core, struct task *task, const struct failure *failure, const char *worker_id)
@@ -197,7 +210,9 @@ void task_retry_or_fail(struct core *core, struct task *task, const struct failu
     const char *worker_id = stage->child ? NULL : task->u.lease->worker->id;
     uint32_t budget = stage->max_attempts > 0 ? stage->max_attempts : (uint32_t)core->config.max_task_attempts;
     task->failures++;
-    close_attempt(core, task, with_backoff ? OUTCOME_FAILED : OUTCOME_LOST);
+    enum attempt_outcome outcome = with_backoff ? OUTCOME_FAILED : OUTCOME_LOST;
+    core->stats.outcomes_total[outcome]++;
+    close_attempt(core, task, outcome);
     output_drop(core, task, true);
     if (worker_id != NULL && with_backoff) {
         task_avoid(core, task, worker_id); /* a lost worker is not its fault */
@@ -230,6 +245,7 @@ void task_succeed(struct core *core, struct task *task, const struct task_report
     const char *worker_id = stage->child ? NULL : task->u.lease->worker->id;
     struct task_news news = {
         .worker_id = worker_id, .report = report, .started_at_ms = started_at(task), .finished_at_ms = core->now_ms};
+    core->stats.outcomes_total[OUTCOME_COMPLETED]++;
     close_attempt(core, task, OUTCOME_COMPLETED);
     core__task_event(core, EVENT_COMPLETED, task, worker_id, NULL);
     core__emit_lease_gone(core, task);
@@ -248,7 +264,7 @@ void task_cancel(struct core *core, struct task *task)
             core__task_event(core, EVENT_CANCELLED, task, task->u.lease->worker->id, NULL);
         }
         task->outcome = OUTCOME_LOST;
-        core->stats.outcomes_total[OUTCOME_LOST]++;
+        core->stats.canceled_total++;
         let_go(core, task, true);
     } else {
         task_clear_backoff(core, task);

@@ -175,7 +175,7 @@ static void worker_lose(struct core *core, struct worker *worker, enum loss loss
             task_retry_or_fail(core, lease->task,
                                &(struct failure){.message = text, .is_retryable = true, .is_lost = true});
         } else {
-            task_requeue(core, lease->task, OUTCOME_LOST, text);
+            task_release(core, lease->task, text);
         }
     }
     outputs_lost_with(core, worker);

@@ -19,6 +19,8 @@ struct entry {
 
 struct exchange_channels {
     struct rpc_channel_options options;
+    exchange_fetched_fn *on_fetched; /* NULL: nobody is to be told */
+    void *context;
     _Atomic uint64_t bytes;
     pthread_mutex_t lock; /* for all below */
     struct list entries;
@@ -135,6 +137,19 @@ void exchange_channels_give(struct exchange_channels *channels, struct rpc_chann
     pthread_mutex_unlock(&channels->lock);
     if (gone != NULL) { /* closing may take a while */
         entry_free(gone);
+    }
+}
+
+void exchange_channels_watch(struct exchange_channels *channels, exchange_fetched_fn *on_fetched, void *context)
+{
+    channels->on_fetched = on_fetched;
+    channels->context = context;
+}
+
+void exchange_channels_fetched(struct exchange_channels *channels, int64_t us)
+{
+    if (channels->on_fetched != NULL) {
+        channels->on_fetched(channels->context, us);
     }
 }
 

@@ -20,6 +20,14 @@ MUST_USE enum err exchange_channels_take(struct exchange_channels *channels, con
 /* With `is_broken` nobody gets it any more: who asks for the address next connects anew. */
 void exchange_channels_give(struct exchange_channels *channels, struct rpc_channel *channel, bool is_broken);
 
+/*
+ * Whom to tell how long each chunk of rows took to come, from any thread. Before the first of them is fetched; `context`
+ * outlives the channels.
+ */
+typedef void exchange_fetched_fn(void *context, int64_t us);
+void exchange_channels_watch(struct exchange_channels *channels, exchange_fetched_fn *on_fetched, void *context);
+void exchange_channels_fetched(struct exchange_channels *channels, int64_t us);
+
 /* Counts bytes that came over one of them; and all that have. */
 void exchange_channels_count(struct exchange_channels *channels, uint64_t bytes);
 uint64_t exchange_channels_bytes(const struct exchange_channels *channels);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/planted.h"
 #include "exchange/chunk.h"
@@ -26,6 +27,7 @@ struct reading {
     uint64_t offset;    /* bytes that have been taken */
     struct buf message; /* a chunk that cannot be taken as it comes */
     bool is_begun;      /* parts of a chunk have been taken as they came */
+    int64_t taking_us;  /* of the time for a chunk, what it took to take it; the window may be full */
     enum err err;       /* of what was taken */
     struct error error;
     struct arena arena;
@@ -190,9 +192,8 @@ static enum err take_chunk(struct reading *r, struct error *e)
  * Takes a part of a chunk as it came. Nearly all chunks are one payload behind a head of a few bytes, whose parts need
  * not be put together.
  */
-static void take_part(void *context, const uint8_t *bytes, size_t n, size_t n_left)
+static void take_part(struct reading *r, const uint8_t *bytes, size_t n, size_t n_left)
 {
-    struct reading *r = context;
     if (r->err != ERR_OK) {
         return;
     }
@@ -212,12 +213,21 @@ static void take_part(void *context, const uint8_t *bytes, size_t n, size_t n_le
     }
 }
 
+static void on_part(void *context, const uint8_t *bytes, size_t n, size_t n_left)
+{
+    struct reading *r = context;
+    int64_t began_us = clock_mono_us();
+    take_part(r, bytes, n, n_left);
+    r->taking_us += clock_mono_us() - began_us;
+}
+
 static enum err next_chunk(struct reading *r, struct rpc_stream *stream, bool *out_end, struct error *e)
 {
     r->is_begun = false;
+    r->taking_us = 0;
     r->err = ERR_OK;
     buf_reset(&r->message);
-    enum err err = rpc_stream_next_pieces(stream, take_part, r, out_end, NULL, e);
+    enum err err = rpc_stream_next_pieces(stream, on_part, r, out_end, NULL, e);
     if (err != ERR_OK) {
         return broken(r->fetch, err, e);
     }
@@ -235,6 +245,7 @@ static enum err read_stream(struct reading *r, struct rpc_channel *channel, stru
     struct rpc_stream *stream = NULL;
     struct buf request = {0};
     bool is_end = false;
+    int64_t began_us = clock_mono_us(); /* the first chunk's time includes that of the connection */
     make_request(r, &request);
     struct rpc_request call = {
         .path = EXCHANGE_FETCH_PATH, .bytes = request.data, .n = request.n, .cancel = fetch->cancel};
@@ -244,6 +255,11 @@ static enum err read_stream(struct reading *r, struct rpc_channel *channel, stru
     }
     while (err == ERR_OK && !is_end) {
         err = next_chunk(r, stream, &is_end, e);
+        int64_t now_us = clock_mono_us();
+        if (err == ERR_OK && !is_end) {
+            exchange_channels_fetched(fetch->options.channels, now_us - began_us - r->taking_us);
+        }
+        began_us = now_us;
     }
     rpc_stream_close(stream);
     buf_deinit(&request);

@@ -33,7 +33,7 @@ static const struct http_route *find_route(const struct http_server *server, con
     for (uint32_t i = 0; i < server->n_routes; i++) {
         if (path_fits(server->routes[i].path, path)) {
             *out_known = true;
-            if (strcmp(server->routes[i].method, method) == 0) {
+            if (server->routes[i].method == NULL || strcmp(server->routes[i].method, method) == 0) {
                 return &server->routes[i];
             }
         }
@@ -42,6 +42,23 @@ static const struct http_route *find_route(const struct http_server *server, con
 }
 
 /* ---- answers ---- */
+
+void http_answer_allow(struct http_answer *answer, const char *method)
+{
+    size_t n = strlen(answer->header_value);
+    answer->header = "Allow";
+    snprintf(answer->header_value + n, sizeof answer->header_value - n, "%s%s%s", n > 0 ? ", " : "", method,
+             strcmp(method, "GET") == 0 ? ", HEAD" : "");
+}
+
+static void allow_methods_of(const struct http_server *server, const char *path, struct http_answer *answer)
+{
+    for (uint32_t i = 0; i < server->n_routes; i++) {
+        if (path_fits(server->routes[i].path, path)) {
+            http_answer_allow(answer, server->routes[i].method);
+        }
+    }
+}
 
 void http_answer_error(struct http_answer *answer, const struct error *e)
 {
@@ -155,6 +172,7 @@ static enum MHD_Result serve(struct http_server *server, struct http_request *re
         route->handler(server->context, request, &answer);
     } else if (is_known) {
         refuse(&answer, MHD_HTTP_METHOD_NOT_ALLOWED, ERR_INVALID, "this path does not take this method");
+        allow_methods_of(server, request->path, &answer);
     } else {
         refuse(&answer, MHD_HTTP_NOT_FOUND, ERR_NOT_FOUND, "there is no such path");
     }

@@ -13,7 +13,8 @@
  *
  * Foreign bytes are bounded: bodies by `body_bytes_max` (413), connections by `connections_max`, those that are idle, or
  * have asked for nothing yet, by time-outs.
- * HEAD is answered as GET without the body, an unknown path with 404, a known one with another method with 405.
+ * HEAD is answered as GET without the body, an unknown path with 404, a known one with another method with 405 and the
+ * methods that it takes.
  *
  * Ownership: http_server_open's caller owns the server; what a request holds lives until the handler returns, or, if it
  * is deferred, its body until its end. Threads: handlers are called from several at a time.
@@ -58,7 +59,7 @@ typedef void http_handler_fn(void *context, struct http_request *request, struct
 typedef bool http_wants_fn(void *context, struct http_request *request);
 
 struct http_route {
-    const char *method;
+    const char *method; /* NULL: all of them */
     const char *path;
     http_handler_fn *handler;
 };
@@ -99,6 +100,9 @@ MUST_USE enum err http_server_reload_tls(struct http_server *server, const char 
  * read, frees. NULL ok. Whoever holds requests must still end them while this waits.
  */
 void http_server_close(struct http_server *server);
+
+/* Adds a method to what an answer of status 405 says is allowed. GET allows HEAD, too. */
+void http_answer_allow(struct http_answer *answer, const char *method);
 
 /* "GET" for HEAD, too. */
 const char *http_request_method(const struct http_request *request);

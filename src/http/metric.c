@@ -22,6 +22,14 @@ void metric_value(struct buf *out, const char *name, const char *labels, double 
     buf_char(out, '\n');
 }
 
+void metric_histogram_of_seconds(struct metric_histogram *histogram)
+{
+    static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                    0.5,   1,      2.5,   5,    10,    30,   60,  300};
+    histogram->bounds = bounds;
+    histogram->n_bounds = ARRAY_LEN(bounds);
+}
+
 void metric_observe(struct metric_histogram *histogram, double value)
 {
     uint32_t i = 0;

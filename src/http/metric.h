@@ -37,6 +37,9 @@ struct metric_histogram {
     _Atomic uint64_t sum_millionths;
 };
 
+/* Sets the bounds of a histogram of seconds, from a millisecond to five minutes: all of them have the same. */
+void metric_histogram_of_seconds(struct metric_histogram *histogram);
+
 /* Counts a value, which is not negative. */
 void metric_observe(struct metric_histogram *histogram, double value);
 

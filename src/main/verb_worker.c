@@ -328,13 +328,13 @@ static enum err prepare(struct cli *cli, struct keys *keys, struct worker_option
 }
 
 /* Serves until the worker has ended. A worker that could not open its HTTP address does not begin. */
-static int run(struct cli *cli, struct worker *worker, const struct worker_parts *parts, struct keys *keys,
+static int run(struct cli *cli, struct worker *worker, struct worker_parts *parts, struct keys *keys,
                const sigset_t *signals)
 {
     struct http_server *http = NULL;
     struct error e = {0};
     const char *listen = cli_text(cli, "http");
-    struct worker_http context = {.worker = worker, .channels = parts->channels};
+    struct worker_http context = {.worker = worker, .parts = parts, .folder = cli_text(cli, "data")};
     if (listen != NULL && worker_http_open(&context, listen, &http, &e) != ERR_OK) {
         worker_stop_now(worker);
         (void)wait_for_end(worker, keys, signals, NULL);

@@ -1,5 +1,7 @@
 #include "main/worker_http.h"
 
+#include <sys/statvfs.h>
+
 #include "base/json.h"
 #include "http/http.h"
 #include "http/metric.h"
@@ -41,17 +43,31 @@ static void write_attempts(struct buf *out, const struct worker_stats *stats)
     metric_value(out, "capstan_task_attempts_total", "outcome=\"stopped\"", (double)stats->stopped_total);
 }
 
-static void write_shuffle(struct buf *out, const struct worker_stats *stats, uint64_t fetched_bytes)
+static void write_shuffle(struct buf *out, const struct worker_stats *stats, struct worker_parts *parts)
 {
     metric_family(
         out, "capstan_shuffle_bytes_total", METRIC_COUNTER,
         "Bytes of map outputs and results that were fetched from other workers (in), or from this one (out).");
-    metric_value(out, "capstan_shuffle_bytes_total", "direction=\"in\"", (double)fetched_bytes);
+    metric_value(out, "capstan_shuffle_bytes_total", "direction=\"in\"",
+                 (double)exchange_channels_bytes(parts->channels));
     metric_value(out, "capstan_shuffle_bytes_total", "direction=\"out\"", (double)stats->shuffle_sent_bytes);
     metric_family(out, "capstan_shuffle_memory_bytes", METRIC_GAUGE, "Bytes of outputs that are kept in memory.");
     metric_value(out, "capstan_shuffle_memory_bytes", NULL, (double)stats->shuffle_memory_bytes);
     metric_family(out, "capstan_shuffle_file_bytes", METRIC_GAUGE, "Bytes of outputs that are kept in files.");
     metric_value(out, "capstan_shuffle_file_bytes", NULL, (double)stats->shuffle_file_bytes);
+    metric_family(out, "capstan_shuffle_fetch_seconds", METRIC_HISTOGRAM,
+                  "Time to fetch a piece of rows from another worker.");
+    metric_histogram(out, "capstan_shuffle_fetch_seconds", &parts->fetch_seconds);
+}
+
+static void write_disk(struct buf *out, const char *folder)
+{
+    struct statvfs disk;
+    if (statvfs(folder, &disk) == 0) {
+        metric_family(out, "capstan_worker_disk_free_bytes", METRIC_GAUGE,
+                      "Bytes that are free on the disk of the data folder.");
+        metric_value(out, "capstan_worker_disk_free_bytes", NULL, (double)disk.f_bavail * (double)disk.f_frsize);
+    }
 }
 
 static void serve_metrics(void *context, struct http_request *request, struct http_answer *answer)
@@ -63,7 +79,8 @@ static void serve_metrics(void *context, struct http_request *request, struct ht
     answer->type = METRIC_TYPE;
     write_slots(&answer->body, &stats);
     write_attempts(&answer->body, &stats);
-    write_shuffle(&answer->body, &stats, exchange_channels_bytes(http->channels));
+    write_shuffle(&answer->body, &stats, http->parts);
+    write_disk(&answer->body, http->folder);
     metric_family(&answer->body, "capstan_stale_reports_total", METRIC_COUNTER, "Reports that were not accepted.");
     metric_value(&answer->body, "capstan_stale_reports_total", NULL, (double)stats.refused_total);
     metric_family(&answer->body, "capstan_worker_unreported", METRIC_GAUGE,

@@ -9,14 +9,15 @@
 #include "base/check.h"
 #include "base/err.h"
 
-struct exchange_channels;
 struct http_server;
 struct worker;
+struct worker_parts;
 
 /* What is looked at for each answer. Everything outlives the server; the struct does, too. */
 struct worker_http {
     struct worker *worker;
-    const struct exchange_channels *channels; /* to other workers */
+    struct worker_parts *parts;
+    const char *folder; /* where its data is */
 };
 
 /*

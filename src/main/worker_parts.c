@@ -197,6 +197,11 @@ enum err worker_parts_take_folder(struct cli *cli, struct worker_parts *parts, s
     return err;
 }
 
+static void note_fetched(void *context, int64_t us)
+{
+    metric_observe(context, (double)us / 1e6);
+}
+
 static enum err open_exchange(struct cli *cli, const struct worker_role *role, struct worker_parts *parts,
                               struct error *e)
 {
@@ -206,6 +211,8 @@ static enum err open_exchange(struct cli *cli, const struct worker_role *role, s
     enum err err = exchange_store_open(&store, &parts->store, e);
     if (err == ERR_OK) {
         parts->channels = exchange_channels_open(&role->to_workers);
+        metric_histogram_of_seconds(&parts->fetch_seconds);
+        exchange_channels_watch(parts->channels, note_fetched, &parts->fetch_seconds);
     }
     return err;
 }

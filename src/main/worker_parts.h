@@ -15,11 +15,13 @@
 #include "exchange/store.h"
 #include "exec/executor.h"
 #include "exec/operator.h"
+#include "http/metric.h"
 
 struct worker_parts {
     int folder; /* the lock of the data folder, plus one; 0: none */
     struct exchange_store *store;
     struct exchange_channels *channels;
+    struct metric_histogram fetch_seconds; /* for a chunk of rows from another worker */
     struct operators *operators;
     struct executor_set *executors;
     const char *engine; /* of the executor sql: DuckDB's version; NULL: there is none */

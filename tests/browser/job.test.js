@@ -83,12 +83,28 @@ async function checkTimeline(page, assigned) {
   assert.ok(assigned.some((one) => one.stage === 2 && String(one.attempt) === attempt && one.worker_id === worker), tip);
 }
 
+// Which boxes of the graph lines join, by where they begin and end: on the right side of one, at the left side of another.
+const joined = (page) =>
+  page.evaluate(() => {
+    const boxes = [...document.querySelectorAll('.graph .stage')].map((box) => {
+      const { e: x, f: y } = box.transform.baseVal.consolidate().matrix;
+      const { width, height } = box.querySelector('.frame').getBBox();
+      return { name: box.querySelector('.name').textContent.trim(), left: x, right: x + width, middle: y + height / 2 };
+    });
+    const at = (side, { x, y }) => boxes.find((box) => Math.abs(box[side] - x) < 4 && Math.abs(box.middle - y) < 1)?.name;
+    return [...document.querySelectorAll('.graph .edge')].map((edge) => {
+      const from = at('right', edge.getPointAtLength(0));
+      return `${from} > ${at('left', edge.getPointAtLength(edge.getTotalLength()))}`;
+    });
+  });
+
 scenario('dashboard: what failed says why, with every attempt', async (world) => {
   const { base, tree } = await lively(world);
   const page = await openPage(world, `${base}/#/jobs?state=failed`);
   await page.getByRole('link', { name: 'nightly' }).click();
   await page.getByText("task 'load' failed in attempt 2: exit code 3").waitFor();
   await page.getByRole('img', { name: /^Timeline: 5 attempts/ }).waitFor(); // load twice, index never
+  assert.deepEqual((await joined(page)).sort(), ['clean > load', 'extract > clean', 'extract > report', 'load > index']);
   await checkTimeline(page, await assignments(base, tree));
   await page.getByRole('button', { name: 'load.0' }).click();
   await page.getByLabel('Result of the task').getByText('it went wrong').waitFor();
@@ -205,7 +221,7 @@ scenario('dashboard: a query that runs shows how far each of its stages is', asy
 });
 
 scenario('dashboard: how uneven the tasks of a stage are is shown in numbers', async (world) => {
-  const { base, post, ended } = await upWithDashboard(world);
+  const { base, post, get, ended } = await upWithDashboard(world);
   // Three files: two with ten rows, one with two hundred.
   const files = [10, 10, 200].map((n, i) => world.file(`${i}.csv`, `a\n${'1\n'.repeat(n)}`));
   const plan = {
@@ -225,6 +241,13 @@ scenario('dashboard: how uneven the tasks of a stage are is shown in numbers', a
   assert.deepEqual([cells[0], rows, timesRows], ['3', '10 / 200', '×20.0']);
   assert.match(sizes, /^[\d.]+ k?B \/ [\d.]+ k?B$/);
   assert.match(timesBytes, /^×[\d.]+$/);
+  // Time is what it was; nobody can say beforehand whose task took longest.
+  const tasks = (await get(`/v1/jobs/${id}/tasks`)).tasks.filter(({ stage }) => stage === 0);
+  const took = tasks.map(({ started_at_ms: from, finished_at_ms: to }) => to - from);
+  const [, median, most] = took.toSorted((a, b) => a - b);
+  const shown = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(2)} s`);
+  assert.deepEqual(cells.slice(2, 4), [`${shown(median)} / ${shown(most)}`, median > 0 ? `×${(most / median).toFixed(1)}` : '∞']);
+  assert.equal(await row.getByRole('cell').nth(3).getAttribute('title'), `largest: task ${tasks[took.indexOf(most)].task}`);
   const worst = row.getByRole('cell').nth(cells.length - 4);
   assert.equal(await worst.getAttribute('title'), 'largest: task 2');
   assert.match(await worst.getAttribute('class'), /is-warn/);

@@ -71,6 +71,33 @@ scenario('dashboard: a million rows are scrolled through, and few are there at a
   checkQuiet(page, base);
 });
 
+// Where a line and points are drawn: each value at its place, whatever the order of the rows.
+async function checkCurve(page, editor) {
+  await editor.fill('select * from (values (3, 90), (1, 10), (2, 40), (5, 100)) v(a, b) where b > 0');
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.getByRole('cell', { name: '90' }).waitFor();
+  await page.getByRole('tab', { name: 'Chart' }).click();
+  await page.getByRole('img', { name: 'b by a, 4 values from 10 to 100' }).waitFor();
+  const form = page.getByRole('radiogroup', { name: 'Form' });
+  await form.getByText('Line', { exact: true }).click();
+  const line = page.locator('.chart polyline.line');
+  await line.waitFor();
+  const places = (await line.getAttribute('points')).split(' ').map((place) => place.split(',').map(Number));
+  // From 1 to 5 across, from 0 to 100 up: told by the first and the last of them.
+  const [[left, low], [right, high]] = [places[0], places.at(-1)];
+  const wanted = [[1, 10], [2, 40], [3, 90], [5, 100]].map(([a, b]) => [left + ((a - 1) / 4) * (right - left), low + ((b - 10) / 90) * (high - low)]);
+  assert.ok(right - left > 500 && low - high > 150, `${places}`);
+  const isNear = (some, others) => some.length === others.length && some.every((place, i) => place.every((x, j) => Math.abs(x - others[i][j]) < 0.2));
+  assert.ok(isNear(places, wanted), `${places} instead of ${wanted}`);
+  await picture(page, 'sql-chart-line');
+  await form.getByText('Points', { exact: true }).click();
+  const points = page.locator('.chart circle.mark');
+  await points.first().waitFor();
+  const drawn = await points.evaluateAll((all) => all.map((point) => [Number(point.getAttribute('cx')), Number(point.getAttribute('cy'))]));
+  assert.ok(isNear(drawn.toSorted(([a], [b]) => a - b), wanted), `${drawn} instead of ${wanted}`);
+  assert.equal(await line.count(), 0);
+}
+
 scenario('dashboard: a query is explained, drawn, downloaded, canceled, and found again', { ms: 120000 }, async (world) => {
   const { base, query, post, get } = await lively(world);
   const page = await openPage(world, `${base}/#/sql?job=${query}`, { acceptDownloads: true });
@@ -104,6 +131,7 @@ scenario('dashboard: a query is explained, drawn, downloaded, canceled, and foun
   await page.getByRole('tab', { name: 'Chart' }).click();
   await page.getByRole('img', { name: 'n by k, 1 values from 5 to 5' }).waitFor(); // a span of time is no number, nor is a list
   assert.deepEqual(await page.locator('.chart label', { hasText: /^up/ }).locator('option').allInnerTexts(), ['n', 'p']);
+  await checkCurve(page, editor);
   await editor.fill('selekt 1');
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.getByText(/syntax error at or near/).waitFor();

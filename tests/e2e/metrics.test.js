@@ -60,6 +60,20 @@ scenario('metrics: what the store does not do is counted', async (world) => {
   });
 });
 
+scenario('metrics: an attempt that is canceled or given back is not a lost one', async (world) => {
+  const { cluster, base } = await clusterWithHttp(world, { drain_timeout_ms: 100 });
+  const ended = async (outcome) => (await readMetrics(base)).get(`capstan_task_attempts_total{outcome="${outcome}"}`);
+  const first = await cluster.startWorker({ id: 'w1' });
+  const id = await cluster.submit([sleep('t', 600000)]);
+  await cluster.reaches(id, 't', 'running');
+  first.signal('SIGTERM');
+  await until('it is given back', async () => (await ended('released')) === 1);
+  await cluster.startWorker({ id: 'w2' });
+  await cluster.reaches(id, 't', 'running');
+  await cluster.client.cancel(id);
+  assert.deepEqual([await ended('canceled'), await ended('released'), await ended('lost')], [1, 1, 0]);
+});
+
 scenario('metrics: a worker without a coordinator counts what it misses, gives back and cannot report', async (world) => {
   const cluster = await world.cluster({ settings: { heartbeat_interval_ms: 300, drain_timeout_ms: 500 } });
   const worker = await cluster.startWorker({ id: 'w', args: ['--http', '127.0.0.1:0'] });

@@ -363,6 +363,7 @@ const NEED_NOT_MOVE = [
   ...MISTAKES.map((reason) => `coordinator: capstan_stale_reports_total{reason="${reason}"}`),
   'coordinator: capstan_prune_errors_total',
   'coordinator: capstan_store_errors_total',
+  'coordinator: capstan_task_attempts_total{outcome="released"}',
   'worker: capstan_task_attempts_total{outcome="released"}',
   'worker: capstan_worker_heartbeats_total{outcome="missed"}',
   'worker: capstan_worker_unreported',
@@ -371,6 +372,8 @@ const NEED_NOT_MOVE = [
   'coordinator: capstan_stale_reports_total{reason="inline_limit"}',
   'coordinator: capstan_tasks{state="canceled"}', // a job with such tasks has ended
   'worker: capstan_shuffle_bytes_total{direction="in"}', // sql.test.js
+  'worker: capstan_shuffle_fetch_seconds_count', // sql.test.js
+  'worker: capstan_shuffle_fetch_seconds_sum', // sql.test.js
   'worker: capstan_stale_reports_total', // chaos.test.js
 ];
 

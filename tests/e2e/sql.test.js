@@ -1,5 +1,6 @@
 // Distributed SQL beside one DuckDB: the same rows and types, and really distributed.
 import { assert, isSoak, scenario, scenarioWithEachStore } from './harness.js';
+import { readMetrics } from './metrics.js';
 import { broadcasting, forced, nothingLeft, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
@@ -20,12 +21,13 @@ async function clusterWith(world, tables, options = {}) {
   return { cluster, workers, sql };
 }
 
-// Bytes of map outputs that workers have fetched from each other so far, as they count them themselves.
-async function bytesBetween(workers) {
-  let sum = 0;
+// What workers have fetched of map outputs from each other so far, as they count it themselves.
+async function fetchedBetween(workers) {
+  const sum = { bytes: 0, pieces: 0 };
   for (const { http } of workers) {
-    const metrics = await (await fetch(`${http}/metrics`)).text();
-    sum += Number(/^capstan_shuffle_bytes_total\{direction="in"\} (\S+)$/m.exec(metrics)[1]);
+    const metrics = await readMetrics(http);
+    sum.bytes += metrics.get('capstan_shuffle_bytes_total{direction="in"}');
+    sum.pieces += metrics.get('capstan_shuffle_fetch_seconds_count');
   }
   return sum;
 }
@@ -52,10 +54,12 @@ scenarioWithEachStore(
     const queries = queriesOf('tpch');
     assert.equal(queries.length, 22);
     for (const { name, sql: text, isOrdered } of queries) {
-      const before = await bytesBetween(workers);
+      const before = await fetchedBetween(workers);
       const id = await sql.submit(text, { options: forced });
       const actual = await sql.table(id);
-      assert.ok((await bytesBetween(workers)) > before, `${name}: bytes crossed between the workers`);
+      const after = await fetchedBetween(workers);
+      assert.ok(after.bytes > before.bytes, `${name}: bytes crossed between the workers`);
+      assert.ok(after.pieces > before.pieces, `${name}: it was measured how long that took`);
       assertSameTable(actual, await expected.query(text), { ordered: isOrdered, what: name });
       await assertTrulyDistributed(sql, id, name);
     }

@@ -133,6 +133,16 @@ test('alert rules are complete', () => {
   );
 });
 
+test('what docs/operations.md would wake somebody for, a rule does', () => {
+  const rows = read('docs/operations.md').split('\n').filter((line) => /^\| `capstan_/.test(line) && line.includes('**wake somebody**'));
+  assert.ok(rows.length >= 4);
+  for (const row of rows) {
+    const names = [...row.split(' | ')[0].matchAll(/`(capstan_\w+)/g)].map(([, name]) => new RegExp(`\\b${name}\\b`));
+    const pages = rules.filter(({ labels }) => labels.severity === 'page');
+    assert.ok(pages.some(({ expr }) => names.some((name) => name.test(expr))), row);
+  }
+});
+
 scenario('Prometheus understands alert rules and the dashboard', { if: has('promtool'), why: 'promtool is not installed' }, (world) => {
   run('promtool', ['check', 'rules', 'packaging/prometheus/alerts.yml']);
   // Expressions of the dashboard, with its variables filled in, as if they were rules.

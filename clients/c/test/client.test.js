@@ -116,6 +116,10 @@ scenario('how a job and its tasks are, why they wait, and another try', async (w
   assert.equal((await cluster.end(id)).state, 'succeeded');
   assert.equal(await attempt('a'), before[0]);
   assert.ok((await attempt('b')) > before[1]);
+  // Goes on beyond the two ends that retries have undone.
+  const followed = (await run(world, asan, ['follow', id], cluster)).stdout;
+  const ofJob = [...followed.matchAll(/^\d+ (created|failed|retried|completed) 0\.0 attempt 0/gm)].map(([, type]) => type);
+  assert.deepEqual(ofJob, ['created', 'failed', 'retried', 'completed', 'retried', 'completed']);
 
   const picky = { placement: { requires_capabilities: { gpu: 'nvidia' } } };
   const waiting = await cluster.submit([sleep('w', 1, picky)]);

@@ -226,12 +226,28 @@ export class Job {
     } while (after !== '');
   }
 
-  /** What happened, oldest first; with `follow` until the job has ended. Goes on by itself where a connection broke. */
+  /**
+   * What happened, oldest first; with `follow` until the job has ended and nobody has retried it. Goes on by itself where a
+   * connection broke.
+   */
   async *events(options: EventOptions = {}): AsyncGenerator<JobEvent> {
     for await (const event of eventsOf(this.#connection, this.id, options)) {
       yield event;
-      if (options.follow && isEnd(event)) return;
+      if (options.follow && isEnd(event) && !(await this.#isUndone(event, options))) return;
     }
+  }
+
+  // Whether the job was retried after this end of it: then the events behind it say so.
+  async #isUndone(end: JobEvent, { signal, timeoutMs }: EventOptions): Promise<boolean> {
+    let afterSeq = end.seq;
+    const request = () => ({ queryId: this.id, afterSeq, follow: false });
+    const options = { signal, timeoutMs, patienceMs: PATIENCE_MS };
+    for await (const message of this.#connection.stream('WatchEvents', request, options)) {
+      const { seq, type, attempt } = eventOf(message);
+      if (attempt === 0 && type === 'retried') return true;
+      afterSeq = seq;
+    }
+    return false;
   }
 
   /** The bytes of the result as they come: of a query one Arrow stream, of a tree one JSON object. */

@@ -109,7 +109,16 @@ scenario('why a job waits, cancel, retry, priorities, keys', async (world) => {
   assert.equal((await failing.wait({ orFailure: true })).state, 'failed');
   await client.run({ tasks: [command('make', `touch ${flag}`)] });
   assert.match(await failing.retry(), /queued|running/);
+  const following = all(failing.events({ follow: true })); // meets the first end, which is no longer one
   assert.equal((await failing.wait()).state, 'succeeded');
+  const events = await all(failing.events());
+  const ofJob = events.filter(({ attempt }) => attempt === 0).map(({ type }) => type);
+  assert.deepEqual(
+    ofJob.filter((type) => /created|failed|retried|completed/.test(type)),
+    ['created', 'failed', 'retried', 'completed'],
+  );
+  assert.deepEqual(await following, events);
+  assert.deepEqual(await all(failing.events({ follow: true })), events);
   const urgent = await client.query('select 1 as one', undefined, { priority: 0 });
   assert.equal((await urgent.wait()).state, 'succeeded');
 });

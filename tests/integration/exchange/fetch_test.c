@@ -39,6 +39,18 @@ static enum err read_all(const struct exchange_source *sources, uint32_t n,
     return err;
 }
 
+struct told {
+    _Atomic uint64_t chunks;
+    _Atomic uint64_t nonsense;
+};
+
+static void note_chunk(void *context, int64_t us)
+{
+    struct told *told = context;
+    told->chunks++;
+    told->nonsense += us < 0;
+}
+
 /* Ten map outputs on three workers, one of which is this process; each has 100,000 numbers that follow on. */
 static void check_many_sources(uint64_t memory_bytes, bool is_ordered)
 {
@@ -47,7 +59,9 @@ static void check_many_sources(uint64_t memory_bytes, bool is_ordered)
     struct exchange_channels *channels = peer_channels();
     struct peer_sum sum;
     struct exchange_fetch_counts counts;
+    struct told told = {0};
     struct error e = {0};
+    exchange_channels_watch(channels, note_chunk, &told);
     for (int i = 0; i < 3; i++) {
         peer_open(&peers[i], memory_bytes);
     }
@@ -64,6 +78,8 @@ static void check_many_sources(uint64_t memory_bytes, bool is_ordered)
     CHECK_UINT(counts.rows, 1000000);
     CHECK(counts.local_bytes > 3 * 800000);
     CHECK(counts.remote_bytes > 5 * 800000);
+    CHECK(told.chunks >= 6); /* the sources elsewhere */
+    CHECK_UINT(told.nonsense, 0);
     for (int i = 0; i < 3; i++) {
         peer_close(&peers[i]);
     }

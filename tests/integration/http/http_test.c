@@ -111,6 +111,7 @@ TEST(unknown_paths_and_methods_are_told_apart)
     CHECK(strstr(answer.data, "HTTP/1.1 404 ") == answer.data);
     ask(server, "DELETE /hello", &answer);
     CHECK(strstr(answer.data, "HTTP/1.1 405 ") == answer.data);
+    CHECK(strstr(answer.data, "\r\nAllow: GET, HEAD\r\n") != NULL);
     ask(server, "GET /below", &answer);
     CHECK(strstr(answer.data, "HTTP/1.1 404 ") == answer.data);
     buf_deinit(&answer);

@@ -181,6 +181,24 @@ static void list_named_jobs(struct fixture *f)
     list_jobs(f, (struct job_query){.state = -1, .name = "x", .limit = 10}, 10);
 }
 
+/* From the middle of the history: what comes before it in the list is not gone through. */
+static void list_far_jobs(struct fixture *f)
+{
+    static const struct {
+        int state;
+        const char *name;
+    } filters[] = {{-1, NULL}, {2, NULL}, {-1, "x"}, {2, "x"}};
+    for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
+        struct job_query query = {
+            .state = filters[i].state, .name = filters[i].name, .after = "2000:old-2000", .limit = 10};
+        struct page page;
+        CHECK_CALL(f, store_jobs(f->store, &query, &f->arena, &page, &f->e), ERR_OK);
+        CHECK_UINT(page.n_rows, 10);
+        CHECK_STR(((const struct row_job *)(const void *)page.rows[0])->job_id, "old-1999");
+        CHECK_STR(page.next, "1990:old-1990");
+    }
+}
+
 static void list_tasks(struct fixture *f)
 {
     struct page page;
@@ -260,6 +278,7 @@ static const struct {
     {"store_jobs", list_all_jobs, {60, 60, 100}},
     {"store_jobs of a state", list_queued_jobs, {60, 60, 100}},
     {"store_jobs of a name", list_named_jobs, {60, 60, 100}},
+    {"store_jobs far back", list_far_jobs, {60, 60, 150}},
     {"store_tasks", list_tasks, {60, 60, 100}},
     {"store_events", list_events, {60, 60, 100}},
     {"store_known_jobs and store_find_key", look_up_jobs, {60, 60, 100}},

@@ -437,6 +437,33 @@ TEST(http_errors_name_what_is_wrong)
     client_deinit(&c);
 }
 
+TEST(http_a_method_that_does_not_go_with_a_path_is_told_which_do)
+{
+    static const struct {
+        const char *line;
+        int status;
+        const char *allow;
+    } cases[] = {
+        {"DELETE /v1/jobs", 405, "POST, GET, HEAD"},
+        {"PUT /v1/jobs", 405, "POST, GET, HEAD"},
+        {"POST /v1/jobs/none", 405, "GET, HEAD"},
+        {"GET /v1/jobs/none/cancel", 405, "POST"},
+        {"OPTIONS /v1/tables/t", 405, "DELETE"},
+        {"POST /", 405, "GET, HEAD"}, /* a file */
+        {"PUT /nothing", 404, NULL},
+    };
+    struct client c;
+    client_init(&c);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char line[64];
+        CHECK_INT(ask(&c, cases[i].line, "", NULL), cases[i].status);
+        snprintf(line, sizeof line, "\r\nAllow: %s\r\n", cases[i].allow);
+        CHECK((strstr(c.answer.data, "\r\nAllow: ") != NULL) == (cases[i].allow != NULL));
+        CHECK(cases[i].allow == NULL || strstr(c.answer.data, line) != NULL);
+    }
+    client_deinit(&c);
+}
+
 TEST(http_a_web_page_of_another_site_is_refused)
 {
     struct client c;

@@ -70,6 +70,8 @@ TEST(lease_expiry_detection)
     CHECK_UINT(core_stats(c.core).leases, 0);
     CHECK(stored_lease(&c.store, at("j", 0, 0)) == NULL);
     CHECK_INT(stored_attempt(&c.store, at("j", 0, 0), 1)->outcome, OUTCOME_LOST);
+    CHECK_UINT(core_stats(c.core).outcomes_total[OUTCOME_LOST], 1);
+    CHECK_UINT(core_stats(c.core).released_total, 0);
     CHECK_STALE(worker_succeeds(&c, "w1", a));
     cluster_finish(&c);
 }

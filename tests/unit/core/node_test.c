@@ -163,6 +163,7 @@ TEST(node_deregistration)
 
     CHECK_INT(worker_leaves(&c, "w1")->kind, REPLY_DONE);
     CHECK_INT(state_of(&c, "j", 0, 0), TASK_QUEUED); /* at once, not after a timeout */
+    CHECK_UINT(core_stats(c.core).released_total, 1);
     struct node_info node;
     CHECK(core_node(c.core, "w1", &node) != ERR_OK || node.status != NODE_HEALTHY);
     CHECK_INT(worker_leaves(&c, "w1")->kind, REPLY_DONE); /* again: a lost answer is harmless */
@@ -295,6 +296,8 @@ TEST(a_released_attempt_is_requeued_at_once_and_counts_nothing)
         CHECK_UINT(node_of(&c, "w1").failures, 0);
     }
     CHECK_INT(stored_attempt(&c.store, at("j", 0, 0), 10)->outcome, OUTCOME_LOST);
+    CHECK_UINT(core_stats(c.core).released_total, 10);
+    CHECK_UINT(core_stats(c.core).outcomes_total[OUTCOME_LOST], 0);
     cluster_finish(&c);
 }
 

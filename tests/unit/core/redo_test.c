@@ -23,7 +23,9 @@ TEST(a_redone_nondeterministic_map_restarts_all_its_readers)
     CHECK_INT(state_of(&c, "q", 0, 1), TASK_SUCCEEDED);
     CHECK_INT(state_of(&c, "q", 1, 0), TASK_QUEUED); /* finished, and still it must read the new rows */
     CHECK_INT(state_of(&c, "q", 1, 1), TASK_QUEUED);
-    CHECK_STALE(worker_succeeds(&c, "w2", running)); /* it has read the old rows */
+    CHECK_UINT(core_stats(c.core).released_total, 1);
+    CHECK_UINT(core_stats(c.core).outcomes_total[OUTCOME_LOST], 0); /* its worker lives */
+    CHECK_STALE(worker_succeeds(&c, "w2", running));                /* it has read the old rows */
     CHECK_UINT(task_of(&c, "q", 1, 0).failures, 0);
     CHECK_UINT(task_of(&c, "q", 1, 1).failures, 0);
     cluster_fail_over(&c);
