@@ -2,7 +2,7 @@
 # chaos.sh [OPTION]... - a whole cluster under random faults, and a check of its history. Run through ./dev chaos.
 #
 #   --binary FILE     the capstan to torment, else build/release/bin/capstan
-#   --unit            only the tests of the checker itself, without any cluster
+#   --unit            only the tests of the checker and of the network, without any cluster
 #   anything else     is for tests/chaos/chaos.js; `./dev chaos --help` says what there is
 #
 # The last line of output is `N passed, N failed`.
@@ -18,7 +18,7 @@ fi
 node=node
 [ ! -x .cache/node/bin/node ] || node=$PWD/.cache/node/bin/node
 if [ "${1:-}" = --unit ]; then
-    exec "$node" --test --test-reporter=./tests/e2e/reporter.js tests/chaos/check.test.js
+    exec "$node" --test --test-reporter=./tests/e2e/reporter.js tests/chaos/*.test.js
 fi
 [ -x "$binary" ] || {
     echo "chaos.sh: there is no $binary" >&2

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "coordinator/feed.h"
+#include "coordinator/lag.h"
 #include "coordinator/observer_internal.h"
 #include "store/memory.h"
 #include "store/row_json.h"
@@ -34,6 +35,7 @@ struct following {
     bool has_place;    /* the copy, or the fresh one, is at this position of this feed */
     uint64_t feed;
     uint64_t position;
+    struct lag lag; /* of the stream of changes */
     uint32_t n_snapshots;
     int64_t trim_at_mono_ms;
     bool is_troubled; /* the log says that no leader can be reached */
@@ -275,13 +277,14 @@ static void exchange_copies(struct following *f)
 
 /* ---- the stream of changes ---- */
 
-static void note_complete(struct following *f, const struct pb_event *event, int64_t asked_mono_ms)
+/* The head is from when the leader sent the message, which may have been long under way. */
+static void note_complete(struct following *f, const struct pb_event *event, int64_t sent_mono_ms)
 {
     struct observer *o = f->o;
     pthread_mutex_lock(&o->lock);
-    o->leader_offset_ms = (int64_t)event->at_ms - asked_mono_ms;
+    o->leader_offset_ms = (int64_t)event->at_ms - sent_mono_ms;
     if (f->fresh.store == NULL && f->position >= event->head) {
-        o->complete_mono_ms = asked_mono_ms;
+        o->complete_mono_ms = sent_mono_ms;
     }
     pthread_mutex_unlock(&o->lock);
 }
@@ -310,7 +313,7 @@ static enum err take_batch(struct following *f, bool *out_again, struct error *e
 /* One message. `out_again`: only a snapshot helps. */
 static enum err take_event(struct following *f, const struct pb_event *event, bool *out_again, struct error *e)
 {
-    int64_t now_mono_ms = clock_mono_ms();
+    int64_t sent_mono_ms = lag_sent_mono_ms(&f->lag, (int64_t)event->at_ms, clock_mono_ms());
     if (event->resync) {
         *out_again = true;
         return ERR_OK;
@@ -331,7 +334,7 @@ static enum err take_event(struct following *f, const struct pb_event *event, bo
             exchange_copies(f);
         }
     }
-    note_complete(f, event, now_mono_ms);
+    note_complete(f, event, sent_mono_ms);
     return ERR_OK;
 }
 
@@ -356,6 +359,7 @@ static enum err take_feed(struct following *f, bool *out_again, struct error *e)
     struct arena arena = {0};
     bool is_end = false;
     forget_changes(f);
+    f->lag = (struct lag){0};
     enum err err = open_feed(f, &stream, e);
     while (err == ERR_OK && !*out_again && !is_end) {
         struct pb_event *event = NULL;

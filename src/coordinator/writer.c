@@ -175,7 +175,7 @@ static void load_one(void *context, const struct row *row)
 #ifdef CAPSTAN_PLANTED_BUGS
     struct row_task changed;
     row = PLANTED(forget_leases) ? forget_lease(row, &changed) : row;
-    if (row == NULL) {
+    if (row == NULL || (row->kind == ROW_MAP_OUTPUT && PLANTED(forget_map_outputs))) {
         return;
     }
 #endif

@@ -123,8 +123,8 @@ scenario('dashboard: a coordinator that stands by says who leads, and becomes th
   checkQuiet(page, base);
 });
 
-scenario('dashboard: a page of another site cannot submit, read or even load anything', async (world) => {
-  const { base, get } = await upWithDashboard(world, [], { workers: 1 });
+scenario('dashboard: a page of another site cannot submit, cancel, read or even load anything', async (world) => {
+  const { base, get, post, ended } = await upWithDashboard(world, [], { workers: 1 });
   const site = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end('<title>evil</title>'));
   await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve));
   world.atEnd(() => site.close());
@@ -155,6 +155,18 @@ scenario('dashboard: a page of another site cannot submit, read or even load any
   assert.deepEqual(tried, ['TypeError', 'opaque 0', 'TypeError']);
   assert.deepEqual((await get('/v1/jobs')).jobs, []);
 
+  // A POST without a body needs no leave of the browser's: only its Origin tells whose page it is.
+  const placement = { allowed_nodes: ['nobody'] };
+  const { job_id: id } = await post('/v1/jobs', { tasks: [sleep('a', 1, { placement })] });
+  const cancel = `${base}/v1/jobs/${id}/cancel`;
+  const stateOf = async () => (await get(`/v1/jobs/${id}`)).state;
+  const before = await stateOf();
+  const sent = await page.evaluate((url) => fetch(url, { method: 'POST', mode: 'no-cors' }).then(({ type }) => type), cancel);
+  assert.equal(sent, 'opaque', 'the browser sends it, and tells the page nothing');
+  assert.equal(await stateOf(), before);
+  assert.equal((await fetch(cancel, { method: 'POST' })).status, 200, 'the same from no page');
+  assert.equal((await ended(id)).state, 'canceled');
+
   // A name that was made to lead here is told apart by the Host that the browser sends.
   const rebound = `http://${REBOUND}:${new URL(base).port}`;
   const lured = await openPage(world);
@@ -164,7 +176,7 @@ scenario('dashboard: a page of another site cannot submit, read or even load any
     return response.status;
   }, tree);
   assert.equal(answer, 403);
-  assert.deepEqual((await get('/v1/jobs')).jobs, []);
+  assert.deepEqual((await get('/v1/jobs')).jobs.map(({ job_id }) => job_id), [id]);
 
   // And nobody can put the dashboard into a frame.
   await page.evaluate((src) => document.body.append(Object.assign(document.createElement('iframe'), { src, id: 'framed' })), `${base}/`);

@@ -1,10 +1,11 @@
 // audit.js - what the leaders write, as the database sees it.
 //
-// Triggers note every row of the scheduler's tables that is written, in the transaction that writes it: by which process
-// (each has an application_name of its own), and who led, in which epoch, at that moment. So the history has every commit,
-// and nothing that was rolled back. This is the test's own schema in the same database; Capstan knows nothing of it.
+// Triggers note every row of the tables that the checker follows, in the transaction that writes it: by which process
+// (each has an application_name of its own), and who led, in which epoch, at that moment. Of all others that only a leader
+// writes, they note once per transaction that one was written to, without its rows. So the history has every commit, and
+// nothing that was rolled back. This is the test's own schema in the same database; Capstan knows nothing of it.
 
-const kept = {
+export const kept = {
   jobs: ['job_id', 'kind', 'state', 'parent_job_id'],
   tasks: ['job_id', 'stage', 'task', 'state', 'outcome', 'attempt_id', 'failures', 'last_assigned_node'],
   task_leases: ['job_id', 'stage', 'task', 'attempt_id', 'lease_token', 'node_id'],
@@ -27,6 +28,26 @@ const trigger = (table, op) => {
       REFERENCING ${rows} TABLE AS these FOR EACH STATEMENT EXECUTE FUNCTION chaos.${name}();`;
 };
 
+// The inbox is none of these: applications write to it.
+const noted = ['stages', 'map_outputs', 'results', 'payloads', 'distributed_nodes', 'task_events', 'data_sets'];
+
+const notes = `
+  CREATE FUNCTION chaos.note() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    IF current_setting('chaos.noted', true) IS DISTINCT FROM pg_current_xact_id()::text THEN
+      PERFORM set_config('chaos.noted', pg_current_xact_id()::text, true);
+      INSERT INTO chaos.audit (leader, epoch, tbl, op, row)
+      SELECT l.node_id, l.epoch, TG_TABLE_NAME, TG_OP, '{}' FROM capstan.cluster_leader l WHERE l.id = 1;
+    END IF;
+    RETURN NULL;
+  END $$;
+  ${noted
+    .map(
+      (table) =>
+        `CREATE TRIGGER chaos_note AFTER INSERT OR UPDATE OR DELETE ON capstan.${table} EXECUTE FUNCTION chaos.note();`,
+    )
+    .join('\n')}`;
+
 export const auditSql = `
   CREATE SCHEMA chaos;
   CREATE TABLE chaos.audit (
@@ -45,7 +66,8 @@ export const auditSql = `
     FOR EACH ROW WHEN (OLD.epoch IS DISTINCT FROM NEW.epoch) EXECUTE FUNCTION chaos.took_over();
   ${Object.keys(kept)
     .flatMap((table) => ['INSERT', 'UPDATE', 'DELETE'].map((op) => trigger(table, op)))
-    .join('\n')}`;
+    .join('\n')}
+  ${notes}`;
 
 // What the checker needs of the database at the end.
 export const stateQueries = {

@@ -23,6 +23,13 @@ export const bugs = {
     only: ['kill_coordinator', 'stop_coordinator', 'terminate_leader'],
     what: 'a new leader does not know what is running',
   },
+  forget_map_outputs: {
+    // Workers are hit, too: what they lose excuses nobody else.
+    properties: ['executed_again'],
+    only: ['kill_coordinator', 'stop_coordinator', 'terminate_leader', 'kill_worker', 'freeze_worker'],
+    eager: 4,
+    what: 'a new leader does not know what maps have left on workers',
+  },
   drop_report: {
     properties: ['executed_again'],
     only: ['kill_coordinator', 'freeze_coordinator', 'crash_database'],

@@ -174,7 +174,7 @@ export function print({ violations, figures, faults, missed, memory, impossible:
     `trees ${figures.trees}, queries ${figures.queries}, tasks ${figures.tasks}, attempts ${figures.attempts}, executions of commands ${figures.executions}`,
   );
   console.log(
-    `calls answered ${figures.calls}, not answered ${figures.unanswered}, of these command lines that gave up ${figures.gave_up}; transactions ${figures.transactions}, epochs ${figures.epochs}; the driver stood still ${figures.stalls} times`,
+    `calls answered ${figures.calls}, not answered ${figures.unanswered}, of these command lines that gave up ${figures.gave_up}; transactions ${figures.transactions}, epochs ${figures.epochs}; the driver stood still ${figures.stalls} times, which excuses ${Math.round(figures.stalled * 100)} % of the time`,
   );
   const list = Object.entries(faults).sort(([a], [b]) => (a < b ? -1 : 1));
   console.log(

@@ -4,6 +4,7 @@
 //
 // history.js says what the lines are. Each function below, or in check_lease.js and check_memory.js, is one property. They share
 // the index of the history, and what the rows that were written say in order (check_index.js).
+import { kept } from './audit.js';
 import {
   Index,
   JOB_ENDS,
@@ -20,6 +21,7 @@ import {
 } from './check_index.js';
 import { currentLease } from './check_lease.js';
 import { memory } from './check_memory.js';
+import { spared } from './plan.js';
 
 // ---- properties of answers ----
 
@@ -144,16 +146,31 @@ function ends(index, violate) {
   for (const row of index.leases) violate(`the lease of ${keyOf(row)} on ${row.node_id} is left`);
 }
 
+// In runs of so many minutes those that are spared surely live long enough to be compared, and the moments in which the driver
+// stood still are judged: in a minute, a few of them would be too many.
+const LONG_MINUTES = 12;
+const STALLED_MAX = 0.5; // of the time may be excused by them
+
 // A history without what the leaders wrote would prove nothing: all properties of it would hold.
-function recorded(index, violate) {
+function recorded(index, { compared, stalled }, violate) {
   const hasEpoch = index.audit.some(({ epoch }) => Number(epoch) > 0);
   const hasTransaction = index.audit.some(({ xid }) => Boolean(xid));
   if (!hasEpoch || !hasTransaction)
     violate(`nothing was recorded: ${hasTransaction ? 'no epoch' : 'no transaction'} of any leader`);
+  for (const table of Object.keys(kept))
+    if (!index.audit.some((line) => line.table === table)) violate(`nothing was recorded of ${table}`);
+  if (!index.audit.some(({ table }) => table !== 'cluster_leader' && !kept[table]))
+    violate('nothing was recorded of the tables without rows in the history');
   if (![...index.told.values()].some(({ accepted }) => accepted))
     violate('nothing was recorded: no report of a witness was ever accepted');
   if (index.meta.minutes >= 1 && ![...index.told.values()].some(({ accepted }) => !accepted))
     violate('nothing was tried: no report of a witness was ever refused');
+  if (!(index.meta.minutes >= LONG_MINUTES)) return;
+  for (const name of spared)
+    if (!compared.some(({ who }) => who.startsWith(`${name}-`)))
+      violate(`the memory of ${name}, which should have lived all the time, was not compared`);
+  if (stalled > STALLED_MAX)
+    violate(`the driver stood still so often that ${Math.round(stalled * 100)} % of the time excuse everybody`);
 }
 
 function processes(index, violate) {
@@ -275,24 +292,46 @@ function faultsHit(index, violate) {
 
 const WORKER_FAULTS = new Set(['kill_worker', 'stop_worker', 'freeze_worker', 'isolate_worker']);
 const ALL_WORKERS_FAULTS = new Set(['isolate_leader']);
+const REACH_FAULTS = new Set(['isolate_leader', 'cut_leader']); // workers cannot reach the leader
 // What a worker has made can be lost, or out of reach for others, for these reasons, too.
 const OUTPUT_FAULTS = new Set(['cut_workers', 'slow_workers', 'fill_disk', 'shift_clock']);
 
-// Times in which a worker could not do its work or be heard: [{ worker, kind, from, to }]; worker undefined: all of them. Leases
-// run out a while after that, and the rest of the way back takes a moment, too. A leader that is soon back in reach, or that
-// loses its place with its reach, is no excuse.
+// Leases run out a while after what kept them from being renewed, and the rest of the way back takes a moment, too.
+const graceOf = (index) => (index.meta.settings.lease_ms ?? 0) + 4000;
+const stallsOf = (index) => index.stalls.map(({ t, ms }) => ({ from: t - ms, to: t + graceOf(index) }));
+
+// The part of the time, from the first fault to the heal, that is excused because the driver itself did not get to run.
+function stalledPart(index) {
+  const [begin, end] = [index.faults[0]?.t, index.healed?.t];
+  if (!(end > begin)) return 0;
+  let sum = 0;
+  let until = begin;
+  for (const { from, to } of stallsOf(index).sort((a, b) => a.from - b.from)) {
+    sum += Math.max(0, Math.min(to, end) - Math.max(from, until));
+    until = Math.max(until, to);
+  }
+  return sum / (end - begin);
+}
+
+// Times in which a worker could not do its work or be heard: [{ worker, kind, from, to }]; worker undefined: all of them. A
+// leader that is soon back in reach, or that loses its place with its reach, is no excuse.
 function excuses(index) {
   const lease = index.meta.settings.lease_ms ?? 0;
-  const grace = lease + 4000;
-  const isShort = ({ kind, from }, t) => ALL_WORKERS_FAULTS.has(kind) && t - from < (lease * 3) / 8;
+  const grace = graceOf(index);
+  const isShort = ({ kind, since }, t) => ALL_WORKERS_FAULTS.has(kind) && t - since < (lease * 3) / 8;
   const open = new Map();
-  const list = index.stalls.map(({ t, ms }) => ({ from: t - ms, to: t + grace }));
+  const reach = new Map(); // of who is out of reach: how many faults are open, and since when there has been one
+  const list = stallsOf(index);
   for (const { t, kind, hit, phase } of index.faults) {
+    if (REACH_FAULTS.has(kind)) {
+      const { n, since } = reach.get(hit) ?? { n: 0 };
+      reach.set(hit, phase === 'begin' ? { n: n + 1, since: n === 0 ? t : since } : { n: n - 1, since });
+    }
     if (!WORKER_FAULTS.has(kind) && !ALL_WORKERS_FAULTS.has(kind) && !OUTPUT_FAULTS.has(kind)) continue;
     const worker = ALL_WORKERS_FAULTS.has(kind) ? undefined : hit;
     const name = `${kind} ${hit}`;
     if (phase === 'begin') {
-      const excuse = { worker, kind, from: t, to: Infinity };
+      const excuse = { worker, kind, from: t, since: reach.get(hit)?.since ?? t, to: Infinity };
       list.push(excuse);
       if (!open.has(name)) open.set(name, []);
       open.get(name).push(excuse);
@@ -304,10 +343,11 @@ function excuses(index) {
   return list;
 }
 
-// Whether some excuse is of that time, and of that worker if one is named.
-const isExcused = (list, from, to, node) =>
+// Whether some excuse is of that time, and of one of these workers; what lies between two is an excuse of both.
+const isExcused = (list, from, to, nodes) =>
   list.some(
-    (it) => it.from <= to && it.to >= from && (node === undefined || it.worker === undefined || it.worker === node),
+    ({ from: begin, to: end, worker }) =>
+      begin <= to && end >= from && (worker === undefined || worker.split('-').some((node) => nodes.includes(node))),
   );
 
 // Executions that were lost though their worker was well, and had to be done again: the coordinators are to blame. But
@@ -325,7 +365,7 @@ function executedAgain(index, violate) {
       const hasVerdict = row?.status === OUTCOME.completed || row?.status === OUTCOME.failed;
       if (!row || hasVerdict || !Number.isFinite(again)) continue;
       const given = row.status === OUTCOME.lost ? row.changed_at_ms : again;
-      if (isExcused(list, at, given, row.node_id)) continue;
+      if (isExcused(list, at, given, [row.node_id])) continue;
       count++;
       violate(
         `attempt ${attempt} of ${job}/${task.name} was lost on ${row.node_id}, which was well, and executed again`,
@@ -337,13 +377,25 @@ function executedAgain(index, violate) {
 
 // The same for the tasks of queries, which write nothing down. What shows that one was executed: it succeeded, or was given up
 // for another reason than that it never reached its worker, or came back from there untouched. One that had succeeded may run
-// again only for what it left: where that was lost with its worker, or could not be fetched, or what it read had to be redone.
+// again only for what it left: where that was lost with its worker, or could not be fetched by another task of the query, which
+// failed then. What runs again, or was given up, because its input had to be redone is as good as the reason for that, which is
+// looked at in its turn.
 const NEVER_RAN = new Set(['the assignment did not reach the worker', 'released']);
 const INPUT_REDONE = 'its input is being redone';
+const OUTPUT_LOST = 'its map output was lost';
 
 function queriesExecutedAgain(index, violate) {
   const all = excuses(index);
   const own = all.filter(({ kind }) => !OUTPUT_FAULTS.has(kind));
+  const ofJob = groupBy([...index.attempts.values()].flat(), ({ job_id }) => job_id);
+  const hasLostOutput = (job) =>
+    ofJob.get(job).some((row) => index.reasons.get(`${keyOf(row)}/${row.attempt_id}`) === OUTPUT_LOST);
+  const readers = (job, key, from, to) =>
+    ofJob
+      .get(job)
+      .filter((row) => row.status === OUTCOME.failed && row.changed_at_ms >= from && row.changed_at_ms <= to)
+      .filter((row) => keyOf(row) !== key)
+      .map(({ node_id }) => node_id);
   let count = 0;
   for (const [key, attempts] of index.attempts) {
     const { job_id } = attempts[0];
@@ -357,10 +409,11 @@ function queriesExecutedAgain(index, violate) {
       if (status === OUTCOME.failed || node_id === null) continue;
       if (status !== OUTCOME.completed && NEVER_RAN.has(reason)) continue;
       const again = inOrder[i + 1].created_at_ms;
+      if (reason === INPUT_REDONE && hasLostOutput(job_id)) continue;
       const excused =
         status === OUTCOME.completed
-          ? isExcused(all, changed_at_ms, again)
-          : isExcused(own, created_at_ms, again, reason === INPUT_REDONE ? undefined : node_id);
+          ? isExcused(all, changed_at_ms, again, [node_id, ...readers(job_id, key, changed_at_ms, again)])
+          : isExcused(own, created_at_ms, again, [node_id]);
       if (excused) continue;
       count++;
       violate(
@@ -398,7 +451,6 @@ export function check(history) {
   dependencies(index, into('dependencies'));
   outcome(index, into('outcome'));
   ends(index, into('ends'));
-  recorded(index, into('recorded'));
   faultsHit(index, into('faults'));
   processes(index, into('processes'));
   commandLine(index, into('command_line'));
@@ -408,6 +460,8 @@ export function check(history) {
   currentLease(index, into('current_lease'));
   falseFailures(index, into('false_failures'));
   const compared = memory(index, into('memory'));
+  const stalled = stalledPart(index);
+  recorded(index, { compared, stalled }, into('recorded'));
   const again =
     executedAgain(index, into('executed_again')) + queriesExecutedAgain(index, into('executed_again'));
   const jobs = [...index.jobs.values()].filter(({ job_id }) => index.plans.has(job_id));
@@ -425,6 +479,7 @@ export function check(history) {
       unanswered: index.unknown.length,
       gave_up: index.unknown.filter(({ op }) => op === 'cli').length,
       stalls: index.stalls.length,
+      stalled,
       epochs: new Set(index.audit.map(({ epoch }) => epoch)).size,
       transactions: new Set(index.audit.map(({ xid }) => xid)).size,
       lost: violations.filter(({ property }) => property === 'acknowledged').length,

@@ -62,6 +62,8 @@ function good() {
       changed_at_ms: base + 1000,
     });
     const [who, epoch] = stage === 0 ? ['c1-1', 1] : ['c2-1', 2];
+    if (stage === 0) audit('1', 'jobs', 'INSERT', { job_id: 'tree-1', kind: 1, state: 0 });
+    if (stage === 0) audit('1', 'task_events', 'INSERT', {});
     if (stage === 0) for (const it of [0, 1, 2]) audit('1', 'tasks', 'INSERT', { ...ref(it), state: 0, attempt_id: 0 });
     if (stage === 1) audit('9', 'cluster_leader', 'UPDATE', { node_id: 'c2', epoch: 2 }, 'c2-1', 2);
     const attempt = { ...ref(stage), attempt_id: 1, node_id };
@@ -265,6 +267,8 @@ const cases = [
     'no epoch is in it',
     (h) => h.filter(({ e }) => e === 'audit').forEach((line) => (line.epoch = undefined)),
   ],
+  ['recorded', 'a table that is followed is not in it', (h) => drop(h, ({ e, table }) => e === 'audit' && table === 'jobs')],
+  ['recorded', 'all other tables are not in it', (h) => drop(h, ({ e, table }) => e === 'audit' && table === 'task_events')],
   ['processes', 'a process ended by itself', (h) => h.push({ t: 1, e: 'unexpected', what: 'c1-1 ended by itself' })],
   ['faults', 'a kind of fault is planned and never tried', (h, find) => (find('meta', {}).kinds = ['kill_worker'])],
   [
@@ -299,6 +303,11 @@ const cases = [
     },
   ],
   ['one_writer', 'another than the leader writes', (h, find) => (find('audit', { xid: '0b' }).app = 'c3-1')],
+  [
+    'one_writer',
+    'another than the leader writes into a table without rows in the history',
+    (h, find) => Object.assign(find('audit', { table: 'task_events' }), { app: 'c3-1', xid: 'x' }),
+  ],
   [
     'one_writer',
     'two processes of one name write in one epoch',
@@ -512,17 +521,63 @@ test('a leader that is cut off excuses lost leases if that lasts, and only if it
   }
 });
 
-test('what a task of a query has made may be lost with its worker, or out of reach', () => {
-  for (const [kind, hit] of [
-    ['kill_worker', 'w2'],
-    ['cut_workers', 'w1-w2'],
+test('two short times in which the leader is cut off are a long one if there is nothing between them', () => {
+  for (const [kind, gap, isExcused] of [
+    ['isolate_leader', 0, true],
+    ['cut_leader', 0, true],
+    ['isolate_leader', 400, false],
+  ]) {
+    const properties = broken((h, find) => {
+      Object.assign(rowOf(h, 'execution_idempotency', { stage: 0 }), { status: 4 });
+      h.push({ ...find('run', { what: 'start', task: 'a' }), key: 'c', attempt: 2 });
+      h.push({ t: 1500, e: 'fault', kind, hit: 'c1', phase: 'begin' });
+      const end = { t: 2500, e: 'fault', kind, hit: 'c1', phase: 'end' };
+      if (gap > 0) h.push(end);
+      h.push({ t: 2400 + gap, e: 'fault', kind: 'isolate_leader', hit: 'c1', phase: 'begin' });
+      if (gap === 0) h.push(end);
+      h.push({ t: 3400 + gap, e: 'fault', kind: 'isolate_leader', hit: 'c1', phase: 'end' });
+    });
+    assert.equal(!properties.has('executed_again'), isExcused, `${kind}, ${gap} ms`);
+  }
+});
+
+test('what a task of a query has made may be lost with its worker, or out of reach of one that reads it', () => {
+  for (const [kind, hit, isReadBy, isExcused] of [
+    ['kill_worker', 'w2', undefined, true],
+    ['cut_workers', 'w1-w2', undefined, true],
+    ['isolate_leader', 'c1', undefined, true],
+    ['kill_worker', 'w3', undefined, false],
+    ['cut_workers', 'w3-w1', undefined, false],
+    ['freeze_worker', 'w3', 'w3', true],
+    ['freeze_worker', 'w3', 'w1', false],
+    ['kill_coordinator', 'c1', undefined, false],
   ]) {
     const properties = broken((h) => {
-      rowOf(h, 'execution_idempotency', { job_id: 'query-1', attempt_id: 1 }).status = 2;
+      const row = rowOf(h, 'execution_idempotency', { job_id: 'query-1', attempt_id: 1 });
+      row.status = 2;
       rowOf(h, 'task_events', {}).details = 'its map output was lost';
       h.push({ t: 3500, e: 'fault', kind, hit, phase: 'begin' });
+      const reader = { ...row, stage: 2, key: 'f'.repeat(64), node_id: isReadBy, status: 3, changed_at_ms: 3600 };
+      if (isReadBy) h.push({ t: 1, e: 'state', table: 'execution_idempotency', row: reader });
     });
-    assert.ok(!properties.has('executed_again'), kind);
+    assert.equal(!properties.has('executed_again'), isExcused, `${kind} ${hit}, read by ${isReadBy}`);
+  }
+});
+
+test('what is redone with its input is as good as the reason for that', () => {
+  for (const [reason, isExcused] of [
+    ['its map output was lost', true],
+    ['the lease expired', false],
+  ]) {
+    const properties = broken((h) => {
+      const row = rowOf(h, 'execution_idempotency', { job_id: 'query-1', attempt_id: 1 });
+      const event = rowOf(h, 'task_events', {});
+      event.details = 'its input is being redone';
+      const map = { ...row, stage: 0, key: 'f'.repeat(64) };
+      h.push({ t: 1, e: 'state', table: 'execution_idempotency', row: map });
+      h.push({ t: 1, e: 'state', table: 'task_events', row: { ...event, stage: 0, details: reason } });
+    });
+    assert.equal(!properties.has('executed_again'), isExcused, reason);
   }
 });
 
@@ -535,9 +590,37 @@ test('a report whose answer was lost, and that is refused when it comes again, w
   assert.ok(!properties.has('current_lease'));
 });
 
-// An hour of samples, every five seconds: c3 and w3 live all the time, c1 and w1 are started again every half minute.
-function samples(rssOf) {
+// What is said to be missing from the history.
+const missing = (history) =>
+  check(history)
+    .violations.filter(({ property }) => property === 'recorded')
+    .map(({ what }) => what);
+
+// A long run in which the driver stands still for two seconds every so often; each time is told twice, and counts once.
+function stalling(everyMs, minutes = 20) {
   const history = good();
+  history.find(({ e }) => e === 'meta').minutes = minutes;
+  const end = 1000 + minutes * 60000;
+  history.push({ t: 1000, e: 'fault', kind: 'kill_worker', hit: 'w1', phase: 'begin' });
+  history.find(({ e }) => e === 'healed').t = end;
+  for (let t = 1000 + everyMs; t < end; t += everyMs)
+    for (const at of [t, t + 1]) history.push({ t: at, e: 'stall', ms: 2000 });
+  return history;
+}
+
+test('recorded: a driver that stands still most of the time is noticed, in a long run', () => {
+  assert.match(missing(stalling(15000)).join(), /stood still so often that 6\d % of the time/); // of ten in fifteen seconds
+  assert.match(missing(stalling(3000)).join(), /stood still so often that 100 % of the time/); // it is never more
+  assert.doesNotMatch(missing(stalling(30000)).join(), /stood still/);
+  assert.doesNotMatch(missing(stalling(3000, 1)).join(), /stood still/);
+  assert.ok(Math.abs(check(stalling(30000)).figures.stalled - 1 / 3) < 0.01);
+  assert.equal(check(good()).figures.stalled, 0);
+});
+
+// An hour of samples, every five seconds: c3 and w3 live all the time, c1 and w1 are started again every half minute.
+function samples(rssOf, { minutes, but } = {}) {
+  const history = good();
+  if (minutes) history.find(({ e }) => e === 'meta').minutes = minutes;
   for (let at = 0; at < 3600000; at += 5000) {
     for (const [name, life] of [
       ['c3', Infinity],
@@ -545,6 +628,7 @@ function samples(rssOf) {
       ['c1', 30000],
       ['w1', 30000],
     ]) {
+      if (name === but) continue;
       const age = Number.isFinite(life) ? at % life : at;
       const incarnation = Number.isFinite(life) ? 1 + Math.floor(at / life) : 1;
       history.push({ t: at, e: 'memory', name, incarnation, age, rss: Math.round(rssOf(name, at, age) * 2 ** 20) });
@@ -554,6 +638,7 @@ function samples(rssOf) {
   return {
     violations: violations.filter(({ property }) => property === 'memory').map(({ what }) => what),
     compared: figures.memory,
+    missing: missing(history).filter((what) => what.startsWith('the memory of')),
   };
 }
 const noise = new Random(3);
@@ -585,6 +670,17 @@ test('memory: what grows from one process to the next is noticed', () => {
     violations.map((what) => what.split(':')[0]),
     ['new coordinators'],
   );
+});
+
+test('recorded: a long run in which the memory of somebody who should live was not compared is noticed', () => {
+  const flat = () => 60;
+  assert.deepEqual(samples(flat, { minutes: 60 }).missing, []);
+  for (const but of spared) {
+    const [what, ...more] = samples(flat, { minutes: 60, but }).missing;
+    assert.match(what, new RegExp(`^the memory of ${but}, `));
+    assert.deepEqual(more, []);
+    assert.deepEqual(samples(flat, { minutes: 2, but }).missing, [], 'a short run compares nothing');
+  }
 });
 
 test('a long run never ends those that are to live through it', () => {

@@ -42,9 +42,8 @@ class Faults {
 
   // Lays the rule on all these ways, [from, to].
   async #part(ways, rule) {
-    const all = (it) => Promise.all(ways.map(([from, to]) => this.cluster.network.rule(from, to, it)));
-    await all(rule);
-    return () => all({});
+    const id = await this.cluster.network.lay(ways, rule);
+    return () => this.cluster.network.lift(id);
   }
 
   kill_coordinator = ({ hit }) => this.#end(hit, 'SIGKILL');

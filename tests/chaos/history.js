@@ -19,7 +19,7 @@
 //   unexpected  a process ended by itself, or complained: { what }
 //   finished  whether all clients got to the end of their jobs after the heal: { isDone, open }
 //   state     a row of the database at the end: { table, row }
-//   audit     a row that was written: { n, xid, at, app, leader, epoch, table, op, row }
+//   audit     a row that was written: { n, xid, at, app, leader, epoch, table, op, row }; an empty row: one or more of other tables
 import fs from 'node:fs';
 import readline from 'node:readline';
 

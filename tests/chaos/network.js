@@ -1,13 +1,14 @@
 // network.js - all connections of the cluster go through here: who connects to whom is known, and can be cut off from whom.
 //
 // A gate stands in front of every process and is what that process says its address is. The one who connects is found by
-// the socket that it has open; so `rule('w2', 'c1', ...)` can part two processes while all others go on.
+// the socket that it has open; so `lay([['w2', 'c1']], ...)` can part two processes while all others go on. Each rule lasts
+// until it is lifted itself: of several on one way, all hold.
 //
 //   cut      what is open breaks, what comes is refused
 //   stall    what is open stays, nothing passes, and all of it passes later: a cable that is pulled and put back
 //   mute     what is asked arrives, no answer comes back; broken at the end, since bytes are missing
-//   sever    what is open, or comes, breaks after so many more bytes of answers
-//   delay    what passes takes so much longer, each way
+//   sever    what is open, or comes, breaks after so many more bytes of answers; of several, the fewest
+//   delay    what passes takes so much longer, each way; of several, the longest
 //
 // It works in a thread of its own, so that nothing else that the driver does slows the cluster down. Network is the
 // handle: each of its calls is done when the thread has done it.
@@ -30,7 +31,7 @@ export class Network {
       if (error) reject(new Error(error));
       else resolve(answer);
     });
-    for (const name of ['gate', 'process', 'rule', 'heal', 'close']) {
+    for (const name of ['gate', 'process', 'lay', 'lift', 'heal', 'close']) {
       this[name] = (...args) =>
         new Promise((resolve, reject) => {
           this.#calls.set(++this.#last, { resolve, reject });
@@ -59,7 +60,7 @@ class Lane {
     this.pair = pair;
     from.on('data', (chunk) => {
       if (isAnswer && pair.rule.mute) return;
-      this.#chunks.push({ chunk, due: Date.now() + (pair.rule.delay ?? 0) });
+      this.#chunks.push({ chunk, due: Date.now() + pair.rule.delay });
       this.#bytes += chunk.length;
       if (this.#bytes > HELD_BYTES_MAX) from.pause();
       if (isAnswer) this.#sever(chunk.length);
@@ -71,7 +72,7 @@ class Lane {
   #sever(bytes) {
     const { pair } = this;
     if (pair.rule.sever === undefined) return;
-    pair.left = (pair.left ?? pair.rule.sever) - bytes;
+    pair.left = Math.min(pair.left ?? Infinity, pair.rule.sever) - bytes;
     if (pair.left <= 0) setImmediate(pair.end);
   }
 
@@ -95,7 +96,8 @@ class Lane {
 }
 
 class Gates {
-  #rules = new Map(); // 'from>to' or '*>to': { cut, stall, mute, delay, sever }
+  #rules = new Map(); // id: { ways: [[from, to]], rule: { cut, stall, mute, delay, sever } }
+  #last = 0;
   #pairs = new Set();
   #waiting = []; // accepted, and not yet known who they are
   #servers = [];
@@ -129,11 +131,13 @@ class Gates {
     return it?.port === undefined ? undefined : { host: '127.0.0.1', port: it.port };
   }
 
-  // Who connects matters only where there are rules, so only then it is looked for.
+  // Whether it matters who this is: only where there are rules, so only then it is looked for.
+  #isAsked({ from, to }) {
+    return from === undefined && [...this.#rules.values()].some(({ ways }) => ways.some(([, it]) => it === to));
+  }
+
   #identify(pairs) {
-    const unknown = pairs.filter(({ from }) => from === undefined);
-    const isAsked = ({ to }) => [...this.#rules.keys()].some((key) => key.endsWith(`>${to}`));
-    const asked = unknown.filter(isAsked);
+    const asked = pairs.filter((pair) => this.#isAsked(pair));
     if (asked.length === 0) return;
     const processes = [...this.#processes].map(([name, { pid }]) => [name, pid]);
     const owners = ownersOf(
@@ -144,15 +148,23 @@ class Gates {
   }
 
   #ruleFor({ from, to }) {
-    return { ...this.#rules.get(`*>${to}`), ...this.#rules.get(`${from}>${to}`) };
+    const isOf = ([a, b]) => b === to && (a === '*' || a === from);
+    const all = [...this.#rules.values()].filter(({ ways }) => ways.some(isOf)).map(({ rule }) => rule);
+    const severs = all.map(({ sever }) => sever).filter((bytes) => bytes !== undefined);
+    return {
+      cut: all.some(({ cut }) => cut),
+      stall: all.some(({ stall }) => stall),
+      mute: all.some(({ mute }) => mute),
+      delay: Math.max(0, ...all.map(({ delay }) => delay ?? 0)),
+      sever: severs.length === 0 ? undefined : Math.min(...severs),
+    };
   }
 
   // Those that come where there are rules wait a moment for each other, and are looked for together.
   #accept(socket, to, target, from) {
     const pair = { from, to, socket, target, port: socket.remotePort };
-    const isAsked = from === undefined && [...this.#rules.keys()].some((key) => key.endsWith(`>${to}`));
     socket.on('error', () => {});
-    if (!isAsked) {
+    if (!this.#isAsked(pair)) {
       this.#connect(pair);
       return;
     }
@@ -184,10 +196,24 @@ class Gates {
     for (const it of [socket, peer]) it.setNoDelay?.(true).on('error', pair.end).on('close', pair.end);
   }
 
-  // `from` and `to` are names; `from` may be '*'. What was said of these two before is replaced; {} takes it back.
-  rule(from, to, rule) {
-    if (Object.keys(rule).length === 0) this.#rules.delete(`${from}>${to}`);
-    else this.#rules.set(`${from}>${to}`, rule);
+  // Lays a rule on these ways, [from, to] by names; `from` may be '*'. Returns what `lift` takes it back by.
+  lay(ways, rule) {
+    this.#rules.set(++this.#last, { ways, rule });
+    this.#apply();
+    return this.#last;
+  }
+
+  lift(id) {
+    this.#rules.delete(id);
+    this.#apply();
+  }
+
+  heal() {
+    this.#rules.clear();
+    this.#apply();
+  }
+
+  #apply() {
     this.#identify([...this.#pairs]);
     for (const pair of [...this.#pairs]) {
       const was = pair.rule;
@@ -196,10 +222,6 @@ class Gates {
       if (pair.rule.cut || (was.mute && !pair.rule.mute)) pair.end();
       else for (const lane of pair.lanes) lane.flush();
     }
-  }
-
-  heal() {
-    for (const key of [...this.#rules.keys()]) this.rule(...key.split('>'), {});
   }
 
   close() {

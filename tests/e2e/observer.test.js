@@ -150,6 +150,37 @@ scenario('connections that break while jobs come and go leave no difference', as
   assert.deepEqual(await observer.client.once('ListTables', {}), await cluster.client.once('ListTables', {}));
 });
 
+// What is late is told to be: an observer knows it by the leader's clock. Should noise have made it begin anew in between,
+// it has nothing to compare with, and the round says nothing.
+scenario('an observer whose news come late says how late', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const proxy = await world.proxy(cluster.address);
+  const observer = await observe(world, [proxy.address]);
+  const streams = () => observer.log.match(/observer: (no leader can be followed|a new copy)/g)?.length ?? 0;
+  const age = async () => (await leaderOf(observer.client)).staleness_ms;
+  for (let round = 0; ; round++) {
+    await equal(cluster, observer);
+    await until('news come in time', async () => (await age()) < 1000);
+    const before = streams();
+    proxy.delay(1500);
+    const { id } = await cluster.run([sleep('a', 0)]);
+    await until('the job is known, late', async () => {
+      const { jobs } = await observer.client.once('ListJobs', { limit: 1000 });
+      return jobs.some(({ query_id }) => query_id === id);
+    });
+    const ages = [];
+    for (let i = 0; i < 10; i++) {
+      ages.push(await age());
+      await pause(100);
+    }
+    proxy.heal();
+    if (streams() === before || round === 4) {
+      assert.ok(Math.min(...ages) > 1000, `late by 1500 ms, and said to be old by ${ages} ms`);
+      break;
+    }
+  }
+});
+
 scenario('the rows of a query come through an observer, from the copy and from workers', async (world) => {
   const cluster = await world.cluster({ workers: 2 });
   const observer = await observe(world, [cluster.address]);

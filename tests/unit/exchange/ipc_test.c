@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "exchange/schema.h"
 #include "generate.h"
@@ -307,6 +308,55 @@ TEST(a_compressed_buffer_that_lies_about_its_length_is_refused_before_memory_is_
     CHECK_UINT(n_found, 1);
     buf_deinit(&bytes);
     release_all(&schema, &batch, 1);
+}
+
+/* A column of numbers, half of them noise and half of them 0, that LZ4 makes smaller by a half. */
+static void make_half_noise(uint64_t seed, int64_t n, struct ArrowSchema *out_schema, struct ArrowArray *out)
+{
+    struct prng prng;
+    generate_numbers(0, n, out_schema, out);
+    uint64_t *values = (void *)(uintptr_t)out->children[0]->buffers[1];
+    prng_init(&prng, seed);
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = i < n / 2 ? prng_u64(&prng) : 0;
+    }
+}
+
+/* The buffers are long enough to unfold to all that is claimed, as far as anyone can tell before it is tried. */
+TEST(compressed_buffers_that_claim_more_than_a_message_may_have_are_refused_also_together)
+{
+    enum { ROWS = 1200000 };
+    const uint64_t plain = (uint64_t)8 * ROWS;
+    const uint64_t lies[] = {LIMIT_ARROW_UNPACKED_BYTES + 1, LIMIT_ARROW_UNPACKED_BYTES - plain + 1};
+    struct ArrowSchema schema;
+    struct ArrowArray columns[2];
+    struct ArrowArray *children[] = {&columns[0], &columns[1]};
+    const void *no_nulls[] = {NULL};
+    struct ArrowArray batch = {
+        .length = ROWS, .n_buffers = 1, .buffers = no_nulls, .n_children = 2, .children = children};
+    struct schema_parts parts = {.format = mem_strdup("+s"), .name = mem_strdup(""), .n_children = 2};
+    struct buf bytes = {0};
+    uint32_t n_found = 0;
+    schema_make(&schema, &parts);
+    for (uint64_t i = 0; i < 2; i++) {
+        make_half_noise(i, ROWS, schema.children[i], &columns[i]);
+    }
+    stream_write(&schema, &batch, 1, true, &bytes);
+    CHECK(bytes.n > LIMIT_ARROW_UNPACKED_BYTES / 256 * 2 && bytes.n < 2 * plain * 3 / 4);
+    forget_checksums(&bytes);
+    for (size_t at = 0; at + 8 <= bytes.n && n_found < 2; at += 8) {
+        struct stream_read read;
+        if (memcmp(bytes.data + at, &plain, 8) != 0) {
+            continue;
+        }
+        memcpy(bytes.data + at, &lies[n_found++], 8);
+        CHECK_ERR(stream_read(&bytes, 1 << 20, false, &read), ERR_EXHAUSTED);
+        stream_read_deinit(&read);
+        memcpy(bytes.data + at, &plain, 8);
+    }
+    CHECK_UINT(n_found, 2);
+    buf_deinit(&bytes);
+    release_all(&schema, columns, 2);
 }
 
 /*
