@@ -56,7 +56,8 @@
  * the call.
  *
  * Failing: a call has failed if it called set_error(), whatever it returns or has emitted. The task then fails with that
- * message. If create() fails, destroy() is not called; after process() or finish() it is.
+ * message. If create() calls it, destroy() is not called; after process() or finish() it is. A call that does what it must
+ * not, such as emit rows in create(), fails as well; it does not know that, so destroy() is called.
  *
  * Stopping: a worker stops a task between two calls. A call that takes longer than a second asks is_stopped(), and returns
  * if it says so. An operator shares the process with its worker: if it crashes, the worker does, and all of its tasks are run

@@ -31,6 +31,7 @@ struct capstan_operator_run {
     uint32_t n;
     uint32_t cap;
     const struct exec_stop *stop; /* NULL: it is never stopped */
+    bool has_set_error;           /* it has said itself that it fails */
     enum capstan_failure kind;    /* with `e` set: it has failed */
     struct error e;
 };
@@ -174,6 +175,7 @@ static void host_emit(struct capstan_operator_run *run, struct ArrowArray *rows)
 static void host_set_error(struct capstan_operator_run *run, enum capstan_failure kind, const char *message, size_t n)
 {
     int shown = n < sizeof(run->e.message) ? (int)n : (int)sizeof(run->e.message) - 1;
+    run->has_set_error = true;
     fail(run, kind, "%.*s", shown, message);
 }
 
@@ -262,6 +264,9 @@ static enum err open_run(struct capstan_operator_run *run, const char *config_js
     run->instance = run->op->create(config, input, &announced, &host, run);
     if (run->e.code != ERR_OK) {
         err = error_set(e, run->e.code, "%s", run->e.message);
+        if (!run->has_set_error) {
+            close_run(run); /* it knows of no failure, and has an instance */
+        }
     } else {
         err = take_schema(run, announced.release != NULL ? &announced : input, e);
         if (err != ERR_OK) {

@@ -116,9 +116,16 @@ void sql__give_plan(struct sql_executor *sql, struct sql_plan *plan);
  */
 bool sql__known_find(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], struct buf *out);
 
-/* Keeps a plan that depends on these files and folders; not if one of them is too new to be sure of. */
+/* Files and folders that a plan depends on, and when its planning began. */
+struct sql_known_files {
+    const char *const *paths;
+    uint32_t n;
+    int64_t planned_ms;
+};
+
+/* Keeps a plan; not if one of its files has changed since its planning began, or so shortly before that one cannot be sure. */
 void sql__known_add(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], const struct buf *plan,
-                    const char *const *paths, uint32_t n);
+                    const struct sql_known_files *files);
 void sql__known_deinit(struct sql_executor *sql);
 
 /* ---- one run ---- */

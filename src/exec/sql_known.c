@@ -3,13 +3,13 @@
  *
  * A query that comes again with the same text, data sets and options gets the same plan, as long as the files that the
  * plan depends on, and the folders that they are in, are what they were: their sizes, times and inodes are looked at each
- * time. A file that was written in the last moments may change once more without its time showing it, so its plan is not
- * kept. Which plans may be kept at all is for plan_repeat.h to say.
+ * time. A file that was written shortly before the plan was made may change once more without its time showing it, and one
+ * that was written since is not what the plan was made for; so such a plan is not kept. Which plans may be kept at all is
+ * for plan_repeat.h to say.
  */
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "exec/sql_internal.h"
 
@@ -121,20 +121,20 @@ bool sql__known_find(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], 
 }
 
 void sql__known_add(struct sql_executor *sql, const uint8_t key[SHA256_BYTES], const struct buf *plan,
-                    const char *const *paths, uint32_t n)
+                    const struct sql_known_files *files)
 {
-    int64_t settled_ns = clock_wall_ms() * 1000000 - SETTLED_NS;
-    if (plan->n > KNOWN_PLAN_BYTES_MAX || n > KNOWN_FILES_MAX) {
+    int64_t settled_ns = files->planned_ms * 1000000 - SETTLED_NS;
+    if (plan->n > KNOWN_PLAN_BYTES_MAX || files->n > KNOWN_FILES_MAX) {
         return;
     }
     struct sql_known *known = mem_calloc(1, sizeof(*known));
     bool is_settled = true;
     memcpy(known->key, key, SHA256_BYTES);
-    known->files = mem_calloc((size_t)n + 1, sizeof(*known->files));
-    for (uint32_t i = 0; i < n && is_settled; i++) {
+    known->files = mem_calloc((size_t)files->n + 1, sizeof(*known->files));
+    for (uint32_t i = 0; i < files->n && is_settled; i++) {
         struct known_file *file = &known->files[known->n_files++];
-        file->path = mem_strdup(paths[i]);
-        is_settled = identify(paths[i], &file->identity) && file->identity.modified_ns < settled_ns &&
+        file->path = mem_strdup(files->paths[i]);
+        is_settled = identify(files->paths[i], &file->identity) && file->identity.modified_ns < settled_ns &&
                      file->identity.changed_ns < settled_ns;
     }
     if (!is_settled) {

@@ -25,6 +25,7 @@ struct request {
     uint8_t key[SHA256_BYTES]; /* stands for all that was asked */
     const char **paths;        /* what the plan depends on, if that is all */
     uint32_t n_paths;
+    int64_t planned_ms; /* when the planning began */
 };
 
 /* ---- reading the inputs ---- */
@@ -158,8 +159,7 @@ static enum err ask_operator(void *context, const char *op, const char *config_j
 static enum err plan_and_cut(struct sql_run *run, struct planner *planner, struct request *request, struct arena *arena,
                              struct physical_plan **out, struct error *e)
 {
-    struct plan *plan = NULL;
-    struct split_catalog *catalog = NULL;
+    struct query_planned planned = {0};
     struct asked asked = {.operators = run->sql->options.operators};
     struct planner_request what = {.sql = request->sql,
                                    .params_json = request->params,
@@ -168,19 +168,17 @@ static enum err plan_and_cut(struct sql_run *run, struct planner *planner, struc
                                    .warehouse = request->warehouse,
                                    .custom = ask_operator,
                                    .custom_context = &asked};
-    enum err err = query_plan_request(planner, &what, arena, &plan, e);
+    enum err err = query_plan_files(planner, &what, arena, &planned, e);
     if (err == ERR_NOT_FOUND && asked.is_missing) {
         return error_set(e, ERR_UNAVAILABLE, "%s", e->message); /* another worker may have it */
     }
-    if (err == ERR_OK && plan->root != NULL) {
-        err = split_catalog_load(planner, plan->root, arena, &catalog, e);
-    }
-    if (err == ERR_OK && !plan_repeat_files(plan, arena, &request->paths, &request->n_paths)) {
+    if (err == ERR_OK && !plan_repeat_files(planned.plan, arena, &request->paths, &request->n_paths)) {
         request->n_paths = 0;
     }
     if (err == ERR_OK) {
-        request->cut.catalog = catalog;
-        err = query_cut(plan, &request->cut, arena, out, e);
+        request->planned_ms = planned.started_ms;
+        request->cut.catalog = planned.catalog;
+        err = query_cut(planned.plan, &request->cut, arena, out, e);
     }
     return err;
 }
@@ -306,7 +304,8 @@ static bool find_or_make_plan(struct sql_run *run, struct request *request, stru
         return false;
     }
     if (request->n_paths > 0) {
-        sql__known_add(run->sql, request->key, &run->out->plan, request->paths, request->n_paths);
+        struct sql_known_files files = {request->paths, request->n_paths, request->planned_ms};
+        sql__known_add(run->sql, request->key, &run->out->plan, &files);
     }
     return true;
 }

@@ -349,16 +349,11 @@ static enum err start_operator(struct fragment *f, struct error *e)
 }
 
 /* The operator's rows become a table of the second connection. */
-static enum err register_custom_rows(struct fragment *f, struct error *e)
-{
-    struct duck_input table = {.name = CUSTOM_ROWS};
-    return duck_register(f->connections[1], &table, &f->stream, e);
-}
-
 static enum err start_scatter(struct fragment *f, struct error *e)
 {
     struct buf sql = {0};
-    enum err err = register_custom_rows(f, e);
+    struct duck_input table = {.name = CUSTOM_ROWS};
+    enum err err = duck_register(f->connections[1], &table, &f->stream, e);
     if (err == ERR_OK) {
         physical_scatter_sql(&sql, f->stage, f->task, CUSTOM_ROWS);
         err = start_query(f, 1, sql.data, e);
@@ -367,18 +362,18 @@ static enum err start_scatter(struct fragment *f, struct error *e)
     return err;
 }
 
-/* Writes the rows of the SELECT, on that connection, to a file; the rows of the task are then its name and their number. */
-static enum err start_file(struct fragment *f, uint32_t i, const char *select, struct error *e)
+/* Writes the rows of the SELECT to a file; the rows of the task are then its name and their number. */
+static enum err start_file(struct fragment *f, const char *select, struct error *e)
 {
     uint64_t rows = 0;
     struct buf sql = {0};
     enum err err = sql__file_begin(f->run, f->stage, &f->arena, &f->file, e);
     if (err == ERR_OK) {
-        err = sql__file_write(f->connections[i], &f->stage->write, &f->file, select, &rows, e);
+        err = sql__file_write(f->connections[0], &f->stage->write, &f->file, select, &rows, e);
     }
     if (err == ERR_OK) {
         buf_format(&sql, "SELECT '%s' AS file, CAST(%" PRIu64 " AS BIGINT) AS rows", f->file.name, rows);
-        err = start_query(f, i, sql.data, e);
+        err = start_query(f, 0, sql.data, e);
     }
     buf_deinit(&sql);
     return err;
@@ -452,12 +447,12 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
     if (f->stage->publish.to != NULL) {
         return start_publish(f, sql, e);
     }
-    if (f->stage->write.to != NULL && !has_operator(f)) {
+    if (f->stage->write.to != NULL) { /* with no operator, says physical_check.c */
         size_t last = physical_last_statement(sql);
         const char *select = arena_strdup(&f->arena, sql + last);
         sql[last] = '\0';
         enum err err = last > 0 ? duck_run(f->connections[0], sql, e) : ERR_OK;
-        return err == ERR_OK ? start_file(f, 0, select, e) : err;
+        return err == ERR_OK ? start_file(f, select, e) : err;
     }
     enum err err = pour(f, sql, e);
     if (err != ERR_OK || f->is_poured) {
@@ -469,9 +464,6 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
     }
     if (err == ERR_OK && has_operator(f) && is_partitioned(f)) {
         err = start_scatter(f, e);
-    } else if (err == ERR_OK && f->stage->write.to != NULL) {
-        err = register_custom_rows(f, e);
-        err = err == ERR_OK ? start_file(f, 1, "SELECT * FROM " CUSTOM_ROWS, e) : err;
     }
     return err;
 }
@@ -480,7 +472,7 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
 static enum err start(struct fragment *f, struct error *e)
 {
     struct buf sql = {0};
-    bool has_second = has_operator(f) && (is_partitioned(f) || f->stage->write.to != NULL);
+    bool has_second = has_operator(f) && is_partitioned(f);
     enum err err = sql__take_instance(f->run->sql, &f->instance, e);
     if (err == ERR_OK) {
         err = connect(f, 0, e);

@@ -6,7 +6,8 @@
  * names of those that count. It removes all others from the folder, leaves a marker in it, `_capstan_<job>`, and renames
  * the folder to the target. So the target is there as a whole or not at all, has no file of an attempt that failed, and a
  * task that is repeated after it was done finds its own marker and does no harm. Nothing is ever replaced: a target that
- * somebody else has made is an error.
+ * somebody else has made is an error. Of a job that ends without success between the rename and the report on it, the
+ * target stays: workers are told that a job is over, and not how.
  *
  * Files without rows are left out, but for one if there are no others: they only have columns, or not even these.
  *
@@ -15,6 +16,7 @@
 #define _GNU_SOURCE /* renameat2 */
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -73,10 +75,35 @@ static enum target look_at_target(const char *to, const char *job, struct arena 
     return TARGET_OURS;
 }
 
-static enum err refuse_target(const char *to, struct error *e)
+/* The job whose marker is in the folder; NULL if there is none. */
+static const char *find_maker(const char *folder, struct arena *arena)
 {
+    const char *job = NULL;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry = NULL; job == NULL && dir != NULL && (entry = readdir(dir)) != NULL;) {
+        if (strncmp(entry->d_name, MARKER, strlen(MARKER)) == 0 && entry->d_name[strlen(MARKER)] != '\0') {
+            job = arena_strdup(arena, entry->d_name + strlen(MARKER));
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return job;
+}
+
+/* A job may have made its folder, and have been canceled or lost its worker before it could report that. */
+static enum err refuse_target(const char *to, struct arena *arena, struct error *e)
+{
+    const char *job = find_maker(to, arena);
     error_set(e, ERR_INVALID, "'%s' exists already", to);
-    error_hint(e, "name a folder that does not exist yet, or remove this one");
+    if (job != NULL) {
+        error_hint(e,
+                   "job %s has made it, and if that did not succeed, 'capstan retry %s' completes it; else name "
+                   "another folder, or remove this one",
+                   job, job);
+    } else {
+        error_hint(e, "name a folder that does not exist yet, or remove this one");
+    }
     return ERR_INVALID;
 }
 
@@ -90,7 +117,7 @@ enum err sql__file_begin(struct sql_run *run, const struct physical_stage *stage
     const char *folder = sql__folder_of(to, task->job_id, arena);
     uint64_t rows = 0;
     if (look_at_target(to, task->job_id, arena, &rows) == TARGET_OTHERS) {
-        return refuse_target(to, e);
+        return refuse_target(to, arena, e);
     }
     sql__folder_remember(run->sql, task->job_id, folder); /* before it is there */
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
@@ -244,7 +271,7 @@ static enum err rename_folder(const char *folder, const char *to, const char *jo
         if (target == TARGET_OURS) { /* a twin of this task was faster */
             err = ERR_OK;
         } else if (target == TARGET_OTHERS) {
-            err = refuse_target(to, e);
+            err = refuse_target(to, arena, e);
         } else if (e != NULL) {
             *e = why;
         }
@@ -294,7 +321,7 @@ enum err sql__publish(struct sql_run *run, const struct physical_publish *what, 
             sql__folder_remove(sql__folder_of(what->to, job, arena));
             break;
         case TARGET_OTHERS:
-            err = refuse_target(what->to, e);
+            err = refuse_target(what->to, arena, e);
             break;
         }
     }

@@ -20,22 +20,6 @@
     .final = fn "(@0, @1)"
 #define STATE(args) .n_args = (args), .is_state = true
 
-/*
- * Count, mean and squared deviations of two parts give those of both: n = a + b, and the deviations of the parts plus
- * that of their means (Chan, Golub, LeVeque). `capstan_all` is a struct of them.
- */
-#define MERGED                                                                                                         \
-    "list_reduce(list({'n': CAST(@0 AS DOUBLE), 'm': @1, 's': @2 * @0}) FILTER (WHERE @0 > 0), "                       \
-    "lambda a, b: {'n': a.n + b.n, 'm': (a.n * a.m + b.n * b.m) / (a.n + b.n), "                                       \
-    "'s': a.s + b.s + (b.m - a.m) * (b.m - a.m) * a.n * b.n / (a.n + b.n)})"
-#define SPREAD                                                                                                         \
-    .n_args = 1, .needs_number = true,                                                                                 \
-    .partials = {{"count(@0)%", NULL, PARTIAL_BIGINT},                                                                 \
-                 {"avg(@0)%", NULL, PARTIAL_DOUBLE},                                                                   \
-                 {"var_pop(@0)%", NULL, PARTIAL_DOUBLE}}
-#define OF_SAMPLE "(CASE WHEN sum(@0) > 1 THEN (" MERGED ").s / (sum(@0) - 1) END)"
-#define OF_ALL "(CASE WHEN sum(@0) > 0 THEN (" MERGED ").s / sum(@0) END)"
-
 const struct aggregate_rule aggregate_rules_default[] = {
     {"count_star", COUNT("count(*)%")},
     {"count", .n_args = 1, COUNT("count(@0)%")},
@@ -63,12 +47,12 @@ const struct aggregate_rule aggregate_rules_default[] = {
     {"arg_max", ARGUMENT("arg_max")},
     {"argmax", ARGUMENT("arg_max")},
     {"max_by", ARGUMENT("arg_max")},
-    {"var_samp", SPREAD, .final = OF_SAMPLE},
-    {"variance", SPREAD, .final = OF_SAMPLE},
-    {"var_pop", SPREAD, .final = OF_ALL},
-    {"stddev", SPREAD, .final = "sqrt(" OF_SAMPLE ")"},
-    {"stddev_samp", SPREAD, .final = "sqrt(" OF_SAMPLE ")"},
-    {"stddev_pop", SPREAD, .final = "sqrt(" OF_ALL ")"},
+    {"var_samp", STATE(1)},
+    {"variance", STATE(1)},
+    {"var_pop", STATE(1)},
+    {"stddev", STATE(1)},
+    {"stddev_samp", STATE(1)},
+    {"stddev_pop", STATE(1)},
     {"approx_count_distinct", .ignores_distinct = true, STATE(1)},
     {"corr", STATE(2)},
     {"covar_pop", STATE(2)},
@@ -118,10 +102,6 @@ static const struct type *partial_type_of(enum partial_type type, const struct e
         return aggregate->args[1]->type;
     case PARTIAL_BIGINT:
         return type_plain(TYPE_BIGINT);
-    case PARTIAL_DOUBLE:
-        return type_plain(TYPE_DOUBLE);
-    case PARTIAL_BLOB:
-        return type_plain(TYPE_BLOB);
     }
     ASSERT(false);
     return NULL;

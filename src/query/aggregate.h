@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "query/plan.h"
 
-#define AGGREGATE_PARTIALS_MAX 3
+#define AGGREGATE_PARTIALS_MAX 2
 
 /* What type a partial value has. */
 enum partial_type {
@@ -22,8 +22,6 @@ enum partial_type {
     PARTIAL_SUM,    /* that of the sum of the argument */
     PARTIAL_SECOND, /* that of the second argument */
     PARTIAL_BIGINT,
-    PARTIAL_DOUBLE,
-    PARTIAL_BLOB,
 };
 
 /*

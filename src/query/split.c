@@ -159,6 +159,22 @@ static bool collect_files(struct plan_node *node, void *context)
     return true;
 }
 
+static int64_t lstat_changed_ns(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 ? (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec : 0;
+}
+
+/* When a name was last made to mean this file: a link may lead elsewhere, and a folder may be another one. */
+static int64_t placed_ns(const char *path, struct arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    int64_t file_ns = lstat_changed_ns(path);
+    int64_t folder_ns =
+        slash == NULL || slash == path ? 0 : lstat_changed_ns(arena_format(arena, "%.*s", (int)(slash - path), path));
+    return file_ns > folder_ns ? file_ns : folder_ns;
+}
+
 /* Sorts the files, drops those that are there twice, and looks at their times. */
 static void settle_files(struct loader *l)
 {
@@ -186,6 +202,9 @@ static void settle_files(struct loader *l)
                 .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
             };
         }
+        file->inode = file->has_identity ? (uint64_t)st.st_ino : 0;
+        file->changed_ns = l->identities[i].changed_ns;
+        file->placed_ns = file->has_identity ? placed_ns(file->path, l->arena) : 0;
         file->mtime_ms =
             file->has_identity ? (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000 : 0;
     }
@@ -294,6 +313,30 @@ enum err split_catalog_load(struct planner *planner, struct plan_node *root, str
     mem_free(l.found);
     buf_deinit(&list);
     return err;
+}
+
+bool split_catalog_is_settled(const struct split_catalog *catalog, int64_t time_ms)
+{
+    for (uint32_t i = 0; i < catalog->n_files; i++) {
+        int64_t settled_ns = time_ms * 1000000 - SETTLED_NS;
+        if (catalog->files[i].changed_ns > settled_ns || catalog->files[i].placed_ns > settled_ns) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool split_catalog_is_same(const struct split_catalog *a, const struct split_catalog *b)
+{
+    for (uint32_t i = 0; i < a->n_files && a->n_files == b->n_files; i++) {
+        const struct split_file *x = &a->files[i];
+        const struct split_file *y = &b->files[i];
+        if (strcmp(x->path, y->path) != 0 || x->has_identity != y->has_identity || x->inode != y->inode ||
+            x->bytes != y->bytes || x->mtime_ms != y->mtime_ms || x->changed_ns != y->changed_ns) {
+            return false;
+        }
+    }
+    return a->n_files == b->n_files;
 }
 
 struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan)

@@ -29,8 +29,11 @@ struct split_file {
     const char *path;
     uint64_t rows;
     uint64_t bytes;
-    bool has_identity; /* the time is known; not so for files behind a URL */
+    bool has_identity; /* the times are known; not so for files behind a URL */
+    uint64_t inode;
     int64_t mtime_ms;
+    int64_t changed_ns; /* the inode's own time, which nobody can set */
+    int64_t placed_ns;  /* that of its name and of its folder, the later one */
     uint32_t n_groups;
     struct split_group *groups;
 };
@@ -54,6 +57,26 @@ void split_cache_free(struct split_cache *cache); /* NULL ok */
  */
 MUST_USE enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
                                      struct split_catalog **out_catalog, struct error *e);
+
+/* Whether no file, nor its folder, has changed in the two seconds before `time_ms`, nor since. */
+bool split_catalog_is_settled(const struct split_catalog *catalog, int64_t time_ms);
+
+/* Whether both have the same files, and these were the same when they were looked at. */
+bool split_catalog_is_same(const struct split_catalog *a, const struct split_catalog *b);
+
+/* A plan, and what it reads. */
+struct query_planned {
+    struct plan *plan;
+    struct split_catalog *catalog; /* NULL: the plan has no tree */
+    int64_t started_ms;            /* the plan knows nothing of files that is older than this */
+};
+
+/*
+ * Plans (query_plan_request) and loads the catalog, again if a file has changed meanwhile. ERR_UNAVAILABLE if that does not
+ * end.
+ */
+MUST_USE enum err query_plan_files(struct planner *planner, const struct planner_request *request, struct arena *arena,
+                                   struct query_planned *out, struct error *e);
 
 /* NULL if it is not there. */
 const struct split_file *split_find(const struct split_catalog *catalog, const char *path);

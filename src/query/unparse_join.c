@@ -4,7 +4,8 @@
  * INNER, LEFT, RIGHT, FULL, SEMI and ANTI are SQL's own (or DuckDB's). The two that come from subqueries are not:
  *
  * - SINGLE yields for each left row the one right row that matches, or NULLs, and fails if there are two. It becomes a
- *   LEFT JOIN with the right side grouped by its keys.
+ *   LEFT JOIN with the right side grouped by its keys. How many rows a group had is asked above the join, since nobody
+ *   may want that group, and in a WHERE, since nobody may read the columns.
  * - MARK adds one column to each left row: whether a right row matches, with SQL's three values. It becomes EXISTS if it
  *   can only be true or false, `x op ANY (…)` for one comparison, `(a, b) IN (…)` for several equalities, and two joins
  *   for an IN inside a correlated subquery.
@@ -108,10 +109,7 @@ static bool write_single(struct unparser *u, struct buf *sql, const struct joine
     }
     buf_text(sql, "count(*) AS n");
     for (uint32_t i = 0; i < join->n_right; i++) {
-        buf_format(sql,
-                   ", CASE WHEN count(*) > 1 THEN error('More than one row returned by a subquery used as an "
-                   "expression') ELSE first(%s.c%" PRIu32 ") END AS v%" PRIu32,
-                   joined->right.alias, join->right_map[i], i);
+        buf_format(sql, ", first(%s.c%" PRIu32 ") AS v%" PRIu32, joined->right.alias, join->right_map[i], i);
     }
     buf_format(sql, " FROM %s", joined->right.from.data);
     for (uint32_t i = 0; i < join->n_conditions; i++) {
@@ -126,6 +124,10 @@ static bool write_single(struct unparser *u, struct buf *sql, const struct joine
         }
     }
     buf_text(sql, join->n_conditions == 0 ? "true" : "");
+    buf_format(sql,
+               " WHERE CASE WHEN %s.n > 1 THEN error('More than one row returned by a subquery used as an expression "
+               "- scalar subqueries can only return a single row.') ELSE true END",
+               alias);
     return true;
 }
 

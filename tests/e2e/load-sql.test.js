@@ -1,5 +1,4 @@
 // Queries whose memory is measured. They run alone.
-import fs from 'node:fs';
 import path from 'node:path';
 import { assert, binary, isSoak, scenario, slowness } from './harness.js';
 import { forced, nothingLeft, shuffleFiles, Sql } from './sql-cluster.js';
@@ -28,16 +27,6 @@ async function peaksWhile(processes, run, onTick = () => {}) {
   return peaks;
 }
 
-// The bytes of its last line, without reading a large file as a whole.
-function lastLine(file) {
-  const { size } = fs.statSync(file);
-  const tail = Buffer.alloc(Math.min(size, 200));
-  const fd = fs.openSync(file);
-  fs.readSync(fd, tail, 0, tail.length, size - tail.length);
-  fs.closeSync(fd);
-  return tail.toString().trimEnd().split('\n').at(-1);
-}
-
 scenario(
   'ten million rows stream through coordinator and command line in flat memory',
   { ms: 240000 },
@@ -47,11 +36,12 @@ scenario(
     const worker = await cluster.startWorker({ id: 'w1', slots: 2, args: ['--memory', '512MB'] });
     const sql = new Sql(cluster);
     const id = await sql.submit(`SELECT i, i * 3 AS j FROM range(${rows}) r(i)`);
-    const planned = await peaksWhile([cluster.coordinator], async () => {
+    const planned = await peaksWhile([cluster.coordinator, worker], async () => {
       const { state, message } = await cluster.end(id);
       assert.equal(state, 'succeeded', message);
     });
     const before = cluster.coordinator.usage().rss;
+    const kept = worker.usage().rss; // the rows themselves are in a file
     const file = path.join(world.folder(), 'rows.csv');
     const client = world.start('client', 'sh', ['-c', 'exec "$@" >"$0"', file, binary, 'results', id, '-o', 'csv'], {
       env: { CAPSTAN_SERVER: cluster.address },
@@ -60,7 +50,14 @@ scenario(
       const { code } = await client.ended;
       assert.equal(code, 0, client.stderr);
     });
-    assert.equal(lastLine(file), `${rows - 1},${3 * (rows - 1)}`);
+    const { rows: sums } = await (
+      await reference()
+    ).query(
+      `SELECT count(*) AS n, sum(i)::BIGINT AS i, sum(j)::BIGINT AS j
+       FROM read_csv(${quote(file)}, header = true, auto_detect = false, columns = {i: 'BIGINT', j: 'BIGINT'})`,
+    );
+    const sum = (rows * (rows - 1)) / 2;
+    assert.deepEqual(sums, [[rows, sum, 3 * sum].map(String)]);
     // The rows are 16 bytes each and more.
     const stream = rows * 16;
     for (const title of ['coordinator', 'client']) {
@@ -69,8 +66,13 @@ scenario(
         `${title}: ${peaks[title]} of a stream of ${stream}`,
       );
     }
+    assert.ok(
+      peaks[worker.title] > 0 && peaks[worker.title] - kept < 48 * MB * slowness,
+      `it grew from ${kept} to ${peaks[worker.title]}`,
+    );
     assert.ok(peaks.coordinator - before < 48 * MB * slowness, `it grew from ${before} to ${peaks.coordinator}`);
     assert.ok(planned.coordinator < 128 * MB * slowness, `${planned.coordinator} bytes`);
+    assert.ok(planned[worker.title] < 192 * MB * slowness, `${planned[worker.title]} bytes`);
   },
 );
 

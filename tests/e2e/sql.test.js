@@ -32,7 +32,8 @@ async function fetchedBetween(workers) {
   return sum;
 }
 
-// From events: tasks of one scan stage ran on two workers.
+// From the job's own events and tasks: tasks of one scan stage ran on two workers, and what a task has written on one of them
+// was read on the other.
 async function assertTrulyDistributed(sql, id, what) {
   const done = await sql.completions(id);
   const stages = (await sql.stages(id)).filter(({ name }) => /^s\d+$/.test(name));
@@ -43,6 +44,10 @@ async function assertTrulyDistributed(sql, id, what) {
     scans.some(({ id: stage, tasks }) => tasks >= 2 && workersOf(stage).size >= 2),
     `${what}: no scan ran on two workers: ${JSON.stringify(done)}`,
   );
+  const isReadElsewhere = ({ stageId, worker }) =>
+    stages.some(({ id: reader, parents }) => parents.includes(stageId) && [...workersOf(reader)].some((it) => it !== worker));
+  const crossing = (await sql.tasks(id)).filter(({ bytes }) => Number(bytes) > 0).filter(isReadElsewhere);
+  assert.ok(crossing.length > 0, `${what}: no rows of one worker were read by another: ${JSON.stringify(done)}`);
 }
 
 scenarioWithEachStore(
@@ -54,7 +59,7 @@ scenarioWithEachStore(
     const queries = queriesOf('tpch');
     assert.equal(queries.length, 22);
     for (const { name, sql: text, isOrdered } of queries) {
-      const before = await fetchedBetween(workers);
+      const before = await fetchedBetween(workers); // nothing else runs
       const id = await sql.submit(text, { options: forced });
       const actual = await sql.table(id);
       const after = await fetchedBetween(workers);

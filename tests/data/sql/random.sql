@@ -1,4 +1,4 @@
--- Random queries that have shown a difference once, made smaller.
+-- Queries that have shown a difference once, most of them random ones, made smaller.
 
 -- name: count-if-of-no-rows
 SELECT count_if(r0."p_name" < 'a') FROM part r0 JOIN region r1 ON r0."p_partkey" = r1."r_regionkey" WHERE r0."p_size" < 0;
@@ -14,3 +14,13 @@ JOIN region r1 ON r0."l_orderkey" = r1."r_regionkey" WHERE r0."l_linenumber" < 0
 -- name: a-column-twice-in-a-refined-result
 SELECT r0."r_regionkey", r0."r_regionkey" FROM region r0 WHERE r0."r_regionkey" < 0
 OR EXISTS (SELECT 1 FROM lineitem r1 WHERE r1."l_orderkey" = r0."r_regionkey" AND r1."l_linenumber" < 0);
+
+-- name: rows-of-a-subquery-that-nobody-asks-for
+SELECT o.name, (SELECT n.n_name FROM nation n WHERE n.n_regionkey = o.k) FROM one o;
+
+-- name: rows-of-a-subquery-that-nobody-asks-for-without-keys
+SELECT o.name, (SELECT d.name FROM dims d WHERE d.k = o.k) FROM one o;
+
+-- name: casts-of-rows-that-are-left-out
+SELECT f.k, sum(CAST(d.name AS INTEGER)) FROM facts f JOIN (SELECT k, substr(name, 6) AS name FROM dims WHERE name LIKE 'name %') d
+ON f.k = d.k WHERE f.txt <> 'zürich' GROUP BY f.k;

@@ -174,6 +174,30 @@ TEST(a_copy_into_a_folder_that_exists_changes_nothing)
     cluster_close(&cluster);
 }
 
+TEST(whoever_finds_the_folder_of_another_job_is_told_of_it)
+{
+    struct cluster cluster;
+    struct cluster_job first;
+    struct cluster_job second;
+    struct exec_outcome out = {0};
+    char message[600];
+    open_with_data(&cluster, NULL);
+    plan(&cluster, &first, "COPY (SELECT k FROM '@/a.parquet') TO '@/out' (FORMAT parquet)", "");
+    CHECK(cluster_step(&cluster, &first));
+    plan(&cluster, &second, "COPY (SELECT k + 1 AS k FROM '@/a.parquet') TO '@/out' (FORMAT parquet)", "");
+    CHECK(strcmp(first.id, second.id) != 0);
+    cluster_run_task(&cluster, &second, 0, 1, 0, 0, NULL, &out);
+    snprintf(message, sizeof(message),
+             "'%s/out' exists already; job %s has made it, and if that did not succeed, 'capstan retry %s' completes "
+             "it; else name another folder, or remove this one",
+             cluster.folder, first.id, first.id);
+    expect_failure(out, message, true);
+    check_written(&cluster, "SELECT min(k) || ' ' || count(*) FROM '@/out/*.parquet'", "0 10000");
+    cluster_end(&first);
+    cluster_end(&second);
+    cluster_close(&cluster);
+}
+
 TEST(a_copy_that_fails_leaves_nothing_behind)
 {
     struct cluster cluster;

@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "exec/sql_internal.h"
 #include "fixture.h"
@@ -44,6 +46,17 @@ static void shelf_close(struct shelf *s)
     folder_close(&s->folder);
 }
 
+static void add_planned(struct shelf *s, const char *const *paths, uint32_t n, int64_t planned_ms)
+{
+    struct sql_known_files files = {paths, n, planned_ms};
+    sql__known_add(&s->sql, s->key, &s->plan, &files);
+}
+
+static void add(struct shelf *s, const char *const *paths, uint32_t n)
+{
+    add_planned(s, paths, n, clock_wall_ms());
+}
+
 static bool is_found(struct shelf *s)
 {
     struct buf plan = {0};
@@ -61,7 +74,7 @@ TEST(a_plan_is_known_as_long_as_its_files_are_what_they_were)
     shelf_open(&s);
     const char *paths[] = {s.link, "/bin"};
     CHECK(!is_found(&s));
-    sql__known_add(&s.sql, s.key, &s.plan, paths, 2);
+    add(&s, paths, 2);
     CHECK(is_found(&s));
     CHECK(is_found(&s));
     s.key[0] ^= 1;
@@ -79,11 +92,29 @@ TEST(a_plan_whose_files_are_new_or_missing_is_not_kept)
     struct shelf s;
     shelf_open(&s);
     const char *fresh[] = {s.link, s.folder.shuffle}; /* the link has just been made in it */
-    sql__known_add(&s.sql, s.key, &s.plan, fresh, 2);
+    add(&s, fresh, 2);
     CHECK(!is_found(&s));
     const char *missing[] = {s.link, "/there/is/no/such/file"};
-    sql__known_add(&s.sql, s.key, &s.plan, missing, 2);
+    add(&s, missing, 2);
     CHECK(!is_found(&s));
+    shelf_close(&s);
+}
+
+TEST(a_plan_whose_files_have_changed_since_its_planning_began_is_not_kept)
+{
+    struct shelf s;
+    struct stat st;
+    shelf_open(&s);
+    const char *paths[] = {s.link};
+    CHECK_INT(stat(OLD_FILE, &st), 0);
+    int64_t changed_ms = (int64_t)st.st_ctim.tv_sec * 1000;
+    CHECK(changed_ms < clock_wall_ms() - 10000); /* nobody would notice by the time of today */
+    add_planned(&s, paths, 1, changed_ms - 1000);
+    CHECK(!is_found(&s));
+    add_planned(&s, paths, 1, changed_ms + 1000);
+    CHECK(!is_found(&s));
+    add_planned(&s, paths, 1, changed_ms + 5000);
+    CHECK(is_found(&s));
     shelf_close(&s);
 }
 
@@ -92,11 +123,12 @@ TEST(the_plans_that_were_not_used_for_longest_are_forgotten)
     struct shelf s;
     shelf_open(&s);
     const char *paths[] = {s.link};
-    sql__known_add(&s.sql, s.key, &s.plan, paths, 1);
+    add(&s, paths, 1);
     for (uint8_t i = 1; i <= 100; i++) {
         uint8_t key[SHA256_BYTES] = {0};
         key[5] = i;
-        sql__known_add(&s.sql, key, &s.plan, paths, 1);
+        struct sql_known_files files = {paths, 1, clock_wall_ms()};
+        sql__known_add(&s.sql, key, &s.plan, &files);
         CHECK(is_found(&s)); /* and so it is the one used last but one */
     }
     CHECK_UINT(s.sql.n_known, 64);

@@ -152,7 +152,18 @@ const char *test_fill_in(const char *sql)
     return fill_in(sql, strlen(sql));
 }
 
-/* "-- name: NAME [ordered] [volatile]", then the query up to the next such line. */
+/* The text of "-- fails: TEXT", if that is the line; NULL if not. */
+static const char *read_fails(const char *line)
+{
+    static const char mark[] = "-- fails: ";
+    size_t n = strcspn(line, "\n");
+    if (strncmp(line, mark, strlen(mark)) != 0) {
+        return NULL;
+    }
+    return arena_format(&arena, "%.*s", (int)(n - strlen(mark)), line + strlen(mark));
+}
+
+/* "-- name: NAME [ordered] [volatile]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n)
 {
     static const char mark[] = "\n-- name: ";
@@ -170,6 +181,7 @@ const struct test_query *test_queries(const char *file, uint32_t *out_n)
         queries[n] = (struct test_query){
             .is_ordered = strstr(line, " ordered") != NULL,
             .is_volatile = strstr(line, " volatile") != NULL,
+            .fails = read_fails(line_end + 1),
             .sql = fill_in(line_end + 1, next != NULL ? (size_t)(next - line_end - 1) : strlen(line_end + 1)),
         };
         line[name_n] = '\0';

@@ -29,9 +29,10 @@ void test_data_rows(uint32_t rows);
 
 struct test_query {
     const char *name;
-    const char *sql;  /* without a semicolon; {ugly} is filled in */
-    bool is_ordered;  /* the order of its rows is part of the answer */
-    bool is_volatile; /* its rows differ from run to run */
+    const char *sql;   /* without a semicolon; {ugly} is filled in */
+    bool is_ordered;   /* the order of its rows is part of the answer */
+    bool is_volatile;  /* its rows differ from run to run */
+    const char *fails; /* a part of the error that it must end with; NULL: it does not fail */
 };
 
 /* The queries of tests/data/sql/`file`. */

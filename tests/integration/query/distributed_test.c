@@ -240,6 +240,50 @@ TEST(queries_that_were_wrong_once_are_right_in_all_ways)
     runner_close(&runner);
 }
 
+/* Whether the query fails in this way, and for the reason that is expected: `e` names the task's SQL, too, at its end. */
+static bool fails_one_way(struct runner *runner, const struct test_query *query, size_t way)
+{
+    struct table actual = {0};
+    struct run_facts facts;
+    struct error e = {0};
+    bool has_failed = run_cut(runner, query->sql, &ways[way].options, &actual, &facts, &e) != ERR_OK;
+    char *sql = strstr(e.message, "\n  in: ");
+    if (sql != NULL) {
+        *sql = '\0';
+    }
+    bool is_expected = has_failed && strstr(e.message, query->fails) != NULL;
+    if (!is_expected) {
+        fprintf(stderr, "%s, %s: %s instead of: %s\n", query->name, ways[way].name,
+                has_failed ? e.message : "no failure", query->fails);
+    }
+    table_deinit(&actual);
+    return is_expected;
+}
+
+TEST(queries_that_fail_in_one_piece_fail_in_all_ways_with_the_same_text)
+{
+    struct runner runner = open_runner();
+    uint32_t n = 0;
+    uint32_t n_missed = 0;
+    const struct test_query *queries = test_queries("failing.sql", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct table whole = {0};
+        struct error e = {0};
+        CHECK(queries[i].fails != NULL);
+        if (run_whole(&runner, queries[i].sql, &whole, &e) == ERR_OK || strstr(e.message, queries[i].fails) == NULL) {
+            fprintf(stderr, "%s, in one piece: '%s' instead of: %s\n", queries[i].name, e.message, queries[i].fails);
+            n_missed++;
+        }
+        table_deinit(&whole);
+        for (size_t way = 0; way < ARRAY_LEN(ways); way++) {
+            n_missed += fails_one_way(&runner, &queries[i], way) ? 0 : 1;
+        }
+    }
+    CHECK(n > 0);
+    CHECK_UINT(n_missed, 0);
+    runner_close(&runner);
+}
+
 TEST(the_plans_of_tpch_read_as_in_the_golden_files)
 {
     struct runner runner = open_runner();

@@ -286,3 +286,91 @@ TEST(what_is_not_known_is_a_reason_and_not_a_guess)
     CHECK(strstr(reason("nonsense", ERR_INVALID), "at byte 0") != NULL);
     done();
 }
+
+/* Joins as DuckDB writes them: the left child has one INTEGER, the right one a VARCHAR and a BIGINT. */
+
+#define TYPE_JSON(id) "{\"id\":\"" id "\",\"type_info\":null}"
+#define REF_JSON(id, index)                                                                                            \
+    "{\"expression_class\":\"BOUND_REF\",\"type\":\"BOUND_REF\",\"alias\":\"\",\"return_type\":" TYPE_JSON(            \
+        id) ",\"index\":" index "}"
+#define LEFT_JSON                                                                                                      \
+    "{\"type\":\"LOGICAL_EMPTY_RESULT\",\"children\":[],\"bindings\":[{\"table_index\":1,\"column_index\":0}],"        \
+    "\"return_types\":[" TYPE_JSON("INTEGER") "]}"
+#define RIGHT_JSON                                                                                                     \
+    "{\"type\":\"LOGICAL_EMPTY_RESULT\",\"children\":[],\"bindings\":[{\"table_index\":2,\"column_index\":0},"         \
+    "{\"table_index\":2,\"column_index\":1}],\"return_types\":[" TYPE_JSON("VARCHAR") "," TYPE_JSON("BIGINT") "]}"
+#define DELIM_GET_JSON                                                                                                 \
+    "{\"type\":\"LOGICAL_DELIM_GET\",\"children\":[],\"table_index\":3,\"chunk_types\":[" TYPE_JSON("BIGINT") "]}"
+#define LESS_JSON                                                                                                      \
+    "[{\"left\":" REF_JSON("INTEGER", "0") ",\"right\":" REF_JSON("BIGINT",                                            \
+                                                                  "1") ",\"comparison\":\"COMPARE_LESSTHAN\"}]"
+#define JOIN_JSON(node, left, right, type, maps, conditions, keys)                                                     \
+    "{\"error\":false,\"plans\":[{\"type\":\"" node "\",\"children\":[" left "," right "],\"join_type\":\"" type       \
+    "\",\"mark_index\":0," maps ",\"conditions\":" conditions                                                          \
+    ",\"mark_types\":[],\"duplicate_eliminated_columns\":[" keys "],\"delim_flipped\":true,\"predicate\":null}]}"
+#define SECOND_RIGHT "\"left_projection_map\":[],\"right_projection_map\":[1]"
+#define ALL_COLUMNS "\"left_projection_map\":[],\"right_projection_map\":[]"
+
+static struct plan_node *read_join(const char *json)
+{
+    struct plan_node *root = NULL;
+    struct error e = {0};
+    enum err err = plan_read(json, strlen(json), &arena, &root, &e);
+    CHECK_STR(e.message, "");
+    CHECK_ERR(err, ERR_OK);
+    CHECK_INT(root->kind, NODE_JOIN);
+    return root;
+}
+
+/* The sides have changed places, and everything that belongs to them. */
+static void check_turned(const struct plan_node *node, enum join_type type)
+{
+    const struct join *join = node->as.join;
+    CHECK_INT(join->type, type);
+    CHECK_UINT(node->children[0]->n_columns, 2);
+    CHECK_UINT(node->children[1]->n_columns, 1);
+    CHECK_UINT(join->n_left, 1);
+    CHECK_UINT(join->left_map[0], 1);
+    CHECK_UINT(join->n_right, 1);
+    CHECK_UINT(join->right_map[0], 0);
+    CHECK_UINT(node->n_columns, 1);
+    CHECK(type_equal(node->columns[0], type_plain(TYPE_BIGINT)));
+    CHECK_UINT(join->n_conditions, 1);
+    CHECK_UINT(join->conditions[0].left->as.index, 1);
+    CHECK(type_equal(join->conditions[0].left->type, type_plain(TYPE_BIGINT)));
+    CHECK_UINT(join->conditions[0].right->as.index, 0);
+    CHECK(type_equal(join->conditions[0].right->type, type_plain(TYPE_INTEGER)));
+    CHECK_INT(join->conditions[0].comparison, COMPARE_GREATER); /* a < b is b > a */
+}
+
+TEST(a_right_semi_or_anti_join_is_a_plain_one_with_its_sides_exchanged)
+{
+    check_turned(read_join(JOIN_JSON("LOGICAL_COMPARISON_JOIN", LEFT_JSON, RIGHT_JSON, "RIGHT_SEMI", SECOND_RIGHT,
+                                     LESS_JSON, "")),
+                 JOIN_SEMI);
+    check_turned(read_join(JOIN_JSON("LOGICAL_COMPARISON_JOIN", LEFT_JSON, RIGHT_JSON, "RIGHT_ANTI", SECOND_RIGHT,
+                                     LESS_JSON, "")),
+                 JOIN_ANTI);
+    done();
+}
+
+TEST(the_keys_of_a_flipped_delim_join_are_those_of_its_right_side)
+{
+    struct plan_node *node = read_join(JOIN_JSON("LOGICAL_DELIM_JOIN", DELIM_GET_JSON, RIGHT_JSON, "INNER", ALL_COLUMNS,
+                                                 "[]", REF_JSON("BIGINT", "1")));
+    const struct join *join = node->as.join;
+    CHECK(join->is_delim);
+    CHECK_UINT(join->delim_side, 1);
+    CHECK_UINT(join->n_keys, 1);
+    CHECK_UINT(join->keys[0]->as.index, 1); /* which the left side does not have */
+    CHECK_INT(node->children[0]->kind, NODE_DELIM_GET);
+    CHECK_UINT(node->children[0]->as.delim_get.delim_id, join->delim_id);
+    /* With the sides exchanged, they are those of the left. */
+    node = read_join(JOIN_JSON("LOGICAL_DELIM_JOIN", DELIM_GET_JSON, RIGHT_JSON, "RIGHT_SEMI", ALL_COLUMNS, "[]",
+                               REF_JSON("BIGINT", "1")));
+    CHECK_INT(node->as.join->type, JOIN_SEMI);
+    CHECK_UINT(node->as.join->delim_side, 0);
+    CHECK_UINT(node->children[0]->n_columns, 2);
+    CHECK_INT(node->children[1]->kind, NODE_DELIM_GET);
+    done();
+}
