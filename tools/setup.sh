@@ -72,7 +72,7 @@ fetch() { # WHAT TARGET: downloads the pinned package, checks it, and extracts i
     pin "$1"
     say "fetching $package $version"
     mkdir -p "$scratch/$1"
-    npm pack --silent --pack-destination "$scratch/$1" "$package@$version" >"$scratch/npm.log" 2>&1 || {
+    npm pack --loglevel=error --pack-destination "$scratch/$1" "$package@$version" >"$scratch/npm.log" 2>&1 || {
         cat "$scratch/npm.log" >&2
         die "npm could not fetch $package@$version" 'npm must reach its registry'
     }

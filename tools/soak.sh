@@ -26,6 +26,7 @@
 #                               memory of all workers.
 #   soak.sh bars                what ./dev test is generous with, since times of a busy machine say little: the dashboard's, an
 #                               idle worker's, and those of lists of jobs, as they are wanted. It sets CAPSTAN_BARS.
+#   soak.sh container           builds the image and runs it; the units under systemd; the pods of the manifests (tools/container.sh)
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
 #   soak.sh tsan NAME           the integration tests of everything with threads under the thread sanitizer, or those of
 #                               the folders with NAME in their name
@@ -133,6 +134,7 @@ sql) sql "$1" ;;
 upgrade) upgrade "$1" ;;
 tsan) tsan "$1" ;;
 bars) bars ;;
+container) tools/container.sh ;;
 newcomer) tools/docs.sh --newcomer ;;
 e2e) tools/e2e.sh --rounds "$1" ${2:+"$2"} ;;
 *)

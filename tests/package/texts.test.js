@@ -90,7 +90,7 @@ test('the container starts a verb that exists, as a user that is not root', () =
   assert.deepEqual(JSON.parse(/^ENTRYPOINT (\[.*\])$/m.exec(text)[1]).slice(-1), ['/usr/bin/capstan']);
   assert.match(text, /^USER 10001:10001$/m);
   assert.match(text, /^HEALTHCHECK /m);
-  assert.equal([...text.matchAll(/^FROM debian:12-slim/gm)].length, 2);
+  assert.equal([...text.matchAll(/^FROM docker\.io\/library\/debian:12-slim/gm)].length, 2);
   assert.match(text, /rm -rf .*\/etc\/capstan\/tokens .*\/etc\/capstan\/\*\.token/); // no secrets in the image
 });
 
