@@ -27,7 +27,7 @@ enum err query_plan_files(struct planner *planner, const struct planner_request 
             return err;
         }
         if (planned.catalog == NULL || split_catalog_is_settled(planned.catalog, planned.started_ms) ||
-            (before != NULL && split_catalog_is_same(before, planned.catalog))) {
+            (before != NULL && split_catalog_was_there(before, planned.catalog, planned.started_ms))) {
             *out = planned;
             return ERR_OK;
         }

@@ -11,6 +11,7 @@
 #include "base/num.h"
 
 #define CACHE_FILES_MAX 10000
+#define TICK_NS INT64_C(100000000)     /* those of most file systems are not coarser */
 #define SETTLED_NS INT64_C(2000000000) /* file systems with coarse clocks */
 
 struct file_identity {
@@ -326,17 +327,21 @@ bool split_catalog_is_settled(const struct split_catalog *catalog, int64_t time_
     return true;
 }
 
-bool split_catalog_is_same(const struct split_catalog *a, const struct split_catalog *b)
+bool split_catalog_was_there(const struct split_catalog *before, const struct split_catalog *catalog, int64_t time_ms)
 {
-    for (uint32_t i = 0; i < a->n_files && a->n_files == b->n_files; i++) {
-        const struct split_file *x = &a->files[i];
-        const struct split_file *y = &b->files[i];
-        if (strcmp(x->path, y->path) != 0 || x->has_identity != y->has_identity || x->inode != y->inode ||
-            x->bytes != y->bytes || x->mtime_ms != y->mtime_ms || x->changed_ns != y->changed_ns) {
+    for (uint32_t i = 0; i < catalog->n_files; i++) {
+        const struct split_file *file = &catalog->files[i];
+        const struct split_file *old = split_find(before, file->path);
+        bool is_same = old != NULL && old->has_identity == file->has_identity && old->inode == file->inode &&
+                       old->bytes == file->bytes && old->mtime_ms == file->mtime_ms &&
+                       old->changed_ns == file->changed_ns;
+        /* One that has come since then, as they do in folders that are always written to, may have been there in time. */
+        bool is_older = old == NULL && file->has_identity && file->changed_ns < time_ms * 1000000 - TICK_NS;
+        if (!is_same && !is_older) {
             return false;
         }
     }
-    return a->n_files == b->n_files;
+    return true;
 }
 
 struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan)

@@ -61,8 +61,11 @@ MUST_USE enum err split_catalog_load(struct planner *planner, struct plan_node *
 /* Whether no file, nor its folder, has changed in the two seconds before `time_ms`, nor since. */
 bool split_catalog_is_settled(const struct split_catalog *catalog, int64_t time_ms);
 
-/* Whether both have the same files, and these were the same when they were looked at. */
-bool split_catalog_is_same(const struct split_catalog *a, const struct split_catalog *b);
+/*
+ * Whether all files of the catalog were as they are at `time_ms`: they were so when they were looked at for `before`, which
+ * was earlier, or they have come since then, and not changed after that time.
+ */
+bool split_catalog_was_there(const struct split_catalog *before, const struct split_catalog *catalog, int64_t time_ms);
 
 /* A plan, and what it reads. */
 struct query_planned {

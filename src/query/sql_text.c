@@ -111,7 +111,7 @@ size_t sql_item_bytes(const char *p)
     return bytes_before(p, NULL);
 }
 
-/* What is behind a WITH and its tables. */
+/* What is behind a WITH and its tables; "" if that is no SELECT. */
 static const char *behind_with(const char *sql)
 {
     static const char with[] = "WITH ";
@@ -119,13 +119,16 @@ static const char *behind_with(const char *sql)
         return sql;
     }
     sql += sizeof with - 1;
-    for (;;) {
-        sql += bytes_before(sql, "SELECT");
-        if (*sql != ',') {
-            return sql;
-        }
-        sql++;
+    size_t n = bytes_before(sql, "SELECT");
+    while (sql[n] == ',') {
+        sql += n + 1;
+        n = bytes_before(sql, "SELECT");
     }
+    size_t n_table = n;
+    while (n_table > 0 && isspace((unsigned char)sql[n_table - 1])) {
+        n_table--;
+    }
+    return n_table > 0 && sql[n_table - 1] == ')' ? sql + n : ""; /* else there is more: FROM t UNION SELECT */
 }
 
 uint32_t sql_numbered_columns(const char *sql)

@@ -217,7 +217,7 @@ async function takeoverMs(world, settings, strike, { enough }) {
   await spare.process.kill();
   const two = trio.members.filter((member) => member !== spare);
   let best = Infinity;
-  for (let round = 0; round < 3 && best > enough; round++) {
+  for (let round = 0; round < (best === Infinity ? 9 : 3) && best > enough; round++) {
     const leader = await trio.leader();
     const [next] = two.filter((member) => member !== leader);
     await next.process.kill(); // if it has not gone

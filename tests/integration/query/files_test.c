@@ -137,3 +137,20 @@ TEST(a_file_is_settled_when_neither_it_nor_its_place_has_changed_for_two_seconds
     CHECK(!split_catalog_is_settled(&catalog, 12000));
     CHECK(split_catalog_is_settled(&catalog, 17000));
 }
+
+TEST(files_that_come_while_a_query_is_planned_again_do_not_keep_it_from_being_planned)
+{
+    struct split_file old[2] = {{.path = "a", .has_identity = true, .inode = 1, .changed_ns = 10000000000},
+                                {.path = "b", .has_identity = true, .inode = 2, .changed_ns = 10000000000}};
+    struct split_file now[3] = {old[0], old[1]};
+    struct split_catalog before = {.n_files = 2, .files = old};
+    struct split_catalog catalog = {.n_files = 3, .files = now};
+    now[2] = (struct split_file){.path = "c", .has_identity = true, .inode = 3, .changed_ns = 10500000000};
+    CHECK(split_catalog_was_there(&before, &catalog, 11000));
+    CHECK(!split_catalog_was_there(&before, &catalog, 10550)); /* it may have been another one when DuckDB looked */
+    now[1].inode = 4;                                          /* replaced */
+    CHECK(!split_catalog_was_there(&before, &catalog, 11000));
+    now[1] = now[2]; /* gone */
+    catalog.n_files = 2;
+    CHECK(split_catalog_was_there(&before, &catalog, 11000));
+}

@@ -25,6 +25,7 @@ struct mute {
     struct rpc_server *server;
     struct buf rows;      /* all of its pieces are these; set before it is asked */
     pthread_mutex_t lock; /* for all below */
+    bool is_closing;
     bool speaks;
     pthread_cond_t changed;
     struct rpc_call *questions[QUESTIONS_MAX];
@@ -70,16 +71,18 @@ static void take_question(void *context, struct rpc_call *call)
     struct mute *mute = context;
     pthread_mutex_lock(&mute->lock);
     bool speaks = mute->speaks;
-    if (!speaks) {
+    bool is_kept = !speaks && !mute->is_closing;
+    if (is_kept) {
         ASSERT(mute->n_questions < QUESTIONS_MAX);
+        rpc_call_on_gone(call, note_gone, mute); /* before anybody else can end the call */
         mute->questions[mute->n_questions++] = call;
         pthread_cond_broadcast(&mute->changed);
     }
     pthread_mutex_unlock(&mute->lock);
     if (speaks) {
         answer(mute, call);
-    } else {
-        rpc_call_on_gone(call, note_gone, mute);
+    } else if (!is_kept) {
+        rpc_call_end(call);
     }
 }
 
@@ -121,7 +124,11 @@ static void mutes_open(struct mute *mutes, uint32_t n, struct peer *p)
 
 static void mute_close(struct mute *mute)
 {
-    for (uint32_t i = 0; i < mute->n_questions; i++) {
+    pthread_mutex_lock(&mute->lock);
+    mute->is_closing = true;
+    uint32_t n = mute->n_questions;
+    pthread_mutex_unlock(&mute->lock);
+    for (uint32_t i = 0; i < n; i++) {
         rpc_call_end(mute->questions[i]);
     }
     rpc_server_close(mute->server, 0);
