@@ -98,7 +98,7 @@ TEST(the_queries_of_tpch_give_the_same_over_workers_in_all_ways)
 
 TEST(queries_over_the_whole_dialect_give_the_same_over_workers_in_all_ways)
 {
-    struct totals totals = run_file("wide.sql", 100);
+    struct totals totals = run_file("wide.sql", 250);
     CHECK(totals.n_queries >= 150);
     CHECK(totals.n_runs > totals.n_queries / 3);
     CHECK(totals.n_cut * 10 > totals.n_runs * 8);
