@@ -14,9 +14,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { Client } from '../examples/javascript/client.js';
 import { Worker } from '../examples/javascript/worker.js';
+import { options } from './lib/options.js';
 
 const SLOTS = 1000; // of each worker
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -220,17 +220,14 @@ let values;
 if (process.argv[2] === '--fleet') {
   await runFleet(process.argv.slice(3));
 } else {
-  const text = (fallback) => ({ type: 'string', default: fallback });
-  ({ values } = parseArgs({
-    options: {
-      rounds: text('50'),
-      tasks: text('10000'),
-      ttl: text('10000'),
-      only: { type: 'string' },
-      binary: text('build/release/bin/capstan'),
-      json: { type: 'boolean', default: false },
-    },
-  }));
+  values = options({
+    rounds: '50',
+    tasks: '10000',
+    ttl: '10000',
+    only: undefined,
+    binary: 'build/release/bin/capstan',
+    json: false,
+  });
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'capstan-bench-'));
   fs.chmodSync(dir, 0o755); // the server runs as a user of its own
   process.on('exit', () => {

@@ -11,19 +11,10 @@ import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { Client } from '../examples/javascript/client.js';
+import { options } from './lib/options.js';
 
-const { values } = parseArgs({
-  options: {
-    jobs: { type: 'string', default: '5000000' },
-    rate: { type: 'string', default: '5000' },
-    reads: { type: 'string', default: '2000' },
-    store: { type: 'string' },
-    json: { type: 'boolean', default: false },
-    check: { type: 'boolean', default: false },
-  },
-});
+const values = options({ jobs: '5000000', rate: '5000', reads: '2000', store: undefined, json: false, check: false });
 const [jobs, rate, reads] = [values.jobs, values.rate, values.reads].map(Number);
 const P99_MS_MAX = 50;
 const SUBMITS_PER_S = 10;

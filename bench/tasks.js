@@ -18,15 +18,13 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { options } from './lib/options.js';
 
-const option = (name, fallback) => {
-  const at = process.argv.indexOf(`--${name}`);
-  return at < 0 ? fallback : process.argv[at + 1];
-};
-const asJson = process.argv.includes('--json');
-const isTls = process.argv.includes('--tls');
-const rounds = Number(option('rounds', 3));
-const tasks = option('tasks', '150000');
+const values = options({ json: false, check: false, tls: false, store: undefined, tasks: '150000', rounds: '3' });
+const asJson = values.json;
+const isTls = values.tls;
+const rounds = Number(values.rounds);
+const tasks = values.tasks;
 const bin = path.resolve('build/release/bin');
 const server = path.resolve('tests/integration/postgres/server.sh');
 
@@ -185,7 +183,7 @@ function missed(r) {
   return Object.keys(bars).filter((bar) => !bars[bar]).map((bar) => `${r.store}: ${bar}`);
 }
 
-const wanted = option('store');
+const wanted = values.store;
 const results = [];
 for (const store of wanted ? [wanted] : ['sqlite', 'postgres']) {
   results.push(await (isTls ? measureTls : measure)(store));
@@ -211,7 +209,7 @@ if (asJson) {
     console.log(`${indent}  p50 ${r.p50_ms.toFixed(2)} ms = ${r.p50_to_commits.toFixed(2)} x the three bare commits of a task`);
   }
 }
-if (process.argv.includes('--check')) {
+if (values.check) {
   for (const bar of results.flatMap(missed)) {
     console.error(`missed: ${bar}`);
     process.exitCode = 1;

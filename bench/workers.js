@@ -11,18 +11,16 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { Client } from '../examples/javascript/client.js';
 import { Worker } from '../examples/javascript/worker.js';
+import { options } from './lib/options.js';
 
-const { values } = parseArgs({
-  options: {
-    workers: { type: 'string', default: '1000' },
-    seconds: { type: 'string', default: '20' },
-    binary: { type: 'string', default: 'build/release/bin/capstan' },
-    store: { type: 'string' },
-    json: { type: 'boolean', default: false },
-  },
+const values = options({
+  workers: '1000',
+  seconds: '20',
+  binary: 'build/release/bin/capstan',
+  store: undefined,
+  json: false,
 });
 const CPU_PERCENT_MAX = 30;
 const RSS_BYTES_MAX = 200e6;
