@@ -113,6 +113,8 @@ MUST_USE enum err duck_result_next(struct duck_result *result, struct ArrowArray
 struct duck_sink {
     const char *const *names; /* of the columns, `n`; NULL: DuckDB is asked, which takes it a few milliseconds */
     uint32_t n;
+    bool is_long;    /* the columns are as those of a result that is not shortened */
+    bool is_watched; /* duck_progress is to tell how far it is */
     enum err (*open)(void *context, const struct ArrowSchema *schema, struct error *e);
     enum err (*take)(void *context, const struct ArrowArray *rows, struct error *e); /* valid during the call */
     void *context;

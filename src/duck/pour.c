@@ -7,7 +7,8 @@
  * (numbers, dates, most decimals) is handed out where it lies, texts as DuckDB has them, and only the rest is converted.
  *
  * DuckDB calls the format's functions by one thread at a time, and gives the whole pipeline that ends there one thread. It
- * binds in the thread that asked for it.
+ * binds in the thread that asked for it, and once: a statement that is prepared first, and reads files, is bound a second
+ * time when it is run, which takes milliseconds.
  */
 #include <string.h>
 
@@ -43,6 +44,7 @@ struct pour {
     struct ArrowArray *arrays; /* of the others */
     const void **buffers;      /* two for each */
     struct ArrowArray **children;
+    bool is_bound;
     struct error error; /* the first, which is not DuckDB's */
 };
 
@@ -116,7 +118,7 @@ static enum err make_schemas(struct pour *pour, struct ArrowSchema *out, struct 
     enum err err =
         duck__make_schema(pour->connection, pour->arrow, pour->types, pour->names, pour->n, out, &has_bools, e);
     if (err == ERR_OK) {
-        duck__refit_schema(out, true);
+        duck__refit_schema(out, !pour->sink->is_long);
         for (idx_t i = 0; i < pour->n; i++) {
             pour->ways[i] = way_of(pour->types[i], out->children[i]->format);
             if (pour->ways[i] == WAY_CONVERT) {
@@ -128,7 +130,7 @@ static enum err make_schemas(struct pour *pour, struct ArrowSchema *out, struct 
     if (err == ERR_OK && pour->n_rest > 0) {
         err = duck__make_schema(pour->connection, pour->arrow, pour->rest_types, rest_names, pour->n_rest,
                                 &pour->rest_schema, &pour->has_bools, e);
-        pour->has_forms = err == ERR_OK && duck__has_forms(&pour->rest_schema, true);
+        pour->has_forms = err == ERR_OK && duck__has_forms(&pour->rest_schema, !pour->sink->is_long);
     }
     mem_free((void *)rest_names);
     return err;
@@ -177,6 +179,7 @@ static void bind(duckdb_copy_function_bind_info info)
         pour->types[pour->n] = duck__api.copy_function_bind_get_column_type(info, pour->n);
     }
     duck__api.copy_function_bind_set_bind_data(info, pour, NULL);
+    pour->is_bound = true;
 }
 
 static void begin(duckdb_copy_function_global_init_info info)
@@ -214,7 +217,7 @@ static enum err convert_rest(struct pour *pour, duckdb_data_chunk chunk, struct 
         duck__bools_in_array(&pour->rest_schema, out);
     }
     if (err == ERR_OK && pour->has_forms) {
-        duck__refit_array(&pour->rest_schema, out, true);
+        duck__refit_array(&pour->rest_schema, out, !pour->sink->is_long);
     }
     return err;
 }
@@ -307,11 +310,11 @@ static enum err learn_names(struct pour *pour, const char *select, struct error 
     return err;
 }
 
-static enum err run(struct pour *pour, duckdb_prepared_statement statement, struct error *e)
+static enum err run(struct pour *pour, const char *sql, struct error *e)
 {
     duckdb_result result = {0};
     enum err err = ERR_OK;
-    if (duck__api.execute_prepared(statement, &result) != DuckDBSuccess) {
+    if (duck__api.query(pour->connection->connection, sql, &result) != DuckDBSuccess) {
         err = duck__fail(pour->connection, e, duck__api.result_error(&result));
         if (pour->error.code != ERR_OK) {
             *e = pour->error;
@@ -326,31 +329,25 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
                    bool *out_has_begun, struct error *e)
 {
     struct pour pour = {.connection = connection, .sink = sink};
-    duckdb_prepared_statement statement = NULL;
     struct buf sql = {0};
-    *out_has_begun = false;
     duck__begin(connection);
     enum err err = add_format(connection, e);
     if (err == ERR_OK) {
         err = learn_names(&pour, select, e);
     }
-    if (err != ERR_OK) {
-        arena_deinit(&pour.arena);
-        return err;
+    if (err == ERR_OK && sink->is_watched) {
+        err = duck_run(connection, "SET enable_progress_bar = true; SET enable_progress_bar_print = false", e);
     }
-    buf_format(&sql, "COPY (%s\n) TO '" NO_FILE "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
-    duck__api.connection_get_arrow_options(connection->connection, &pour.arrow);
-    current = &pour;
-    if (duck__api.prepare(connection->connection, sql.data, &statement) != DuckDBSuccess) {
-        err = duck__fail(connection, e, duck__api.prepare_error(statement));
-    } else {
-        *out_has_begun = true;
-        err = run(&pour, statement, e);
+    if (err == ERR_OK) {
+        buf_format(&sql, "COPY (%s\n) TO '" NO_FILE "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
+        duck__api.connection_get_arrow_options(connection->connection, &pour.arrow);
+        current = &pour;
+        err = run(&pour, sql.data, e);
+        current = NULL;
+        duck__api.destroy_arrow_options(&pour.arrow);
+        forget_columns(&pour);
     }
-    current = NULL;
-    duck__api.destroy_prepare(&statement);
-    duck__api.destroy_arrow_options(&pour.arrow);
-    forget_columns(&pour);
+    *out_has_begun = pour.is_bound;
     arena_deinit(&pour.arena);
     buf_deinit(&sql);
     return err;

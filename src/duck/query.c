@@ -1,8 +1,8 @@
 /*
  * query.c - statements: run for their effect, for a few rows, or for a stream of Arrow arrays.
  *
- * Every statement is run as a streaming one, so that no result is ever held as a whole by DuckDB, and duck_rows needs no
- * second way of reading.
+ * A result that may be large is a streaming one, so that it is never held as a whole by DuckDB. That takes a prepared
+ * statement, and DuckDB binds those that read files twice; so small results are had without.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,18 +26,6 @@ struct duck_result {
     bool has_forms; /* that are not wanted */
     bool is_shortened;
 };
-
-enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
-{
-    duckdb_result result = {0};
-    enum err err = ERR_OK;
-    duck__begin(connection);
-    if (duck__api.query(connection->connection, sql, &result) != DuckDBSuccess) {
-        err = duck__fail(connection, e, duck__api.result_error(&result));
-    }
-    duck__api.destroy_result(&result);
-    return err;
-}
 
 static enum err bind_args(duckdb_prepared_statement statement, const struct duck_text *args, uint32_t n_args,
                           struct error *e)
@@ -114,6 +102,18 @@ static enum err start(struct duck_connection *connection, const char *sql, const
     return err;
 }
 
+/* At once: DuckDB would bind a statement that reads files a second time if it were prepared first. */
+static enum err run(struct duck_connection *connection, const char *sql, struct duck_result *result, struct error *e)
+{
+    duck__begin(connection);
+    result->connection = connection;
+    result->has_result = true;
+    if (duck__api.query(connection->connection, sql, &result->result) != DuckDBSuccess) {
+        return duck__fail(connection, e, duck__api.result_error(&result->result));
+    }
+    return ERR_OK;
+}
+
 static void finish(struct duck_result *result)
 {
     if (result->arrow != NULL) {
@@ -123,6 +123,14 @@ static void finish(struct duck_result *result)
         duck__api.destroy_result(&result->result);
     }
     duck__api.destroy_prepare(&result->statement);
+}
+
+enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
+{
+    struct duck_result result = {0};
+    enum err err = run(connection, sql, &result, e);
+    finish(&result);
+    return err;
 }
 
 /* The next chunk; NULL at the end, and after an error, which is then in `e`. */
@@ -254,12 +262,22 @@ static enum err read_all(struct reader *reader, struct duck_result *result, stru
     }
 }
 
+/* Of several statements, DuckDB would give the first result. */
+static bool is_one_statement(struct duck_connection *connection, const char *sql)
+{
+    duckdb_extracted_statements statements = NULL;
+    idx_t n = duck__api.extract_statements(connection->connection, sql, &statements);
+    duck__api.destroy_extracted(&statements);
+    return n == 1;
+}
+
 enum err duck_rows(struct duck_connection *connection, const char *sql, const struct duck_text *args, uint32_t n_args,
                    duck_row_fn *row, void *context, struct error *e)
 {
     struct duck_result result = {0};
     struct reader reader = {.row = row, .context = context};
-    enum err err = start(connection, sql, args, n_args, &result, e);
+    bool is_plain = n_args == 0 && is_one_statement(connection, sql);
+    enum err err = is_plain ? run(connection, sql, &result, e) : start(connection, sql, args, n_args, &result, e);
     if (err == ERR_OK) {
         err = read_all(&reader, &result, e);
     }

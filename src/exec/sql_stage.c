@@ -409,10 +409,15 @@ static enum err pour_take(void *context, const struct ArrowArray *rows, struct e
 }
 
 /* The columns of SQL that our planner has written; NULL if it is of somebody else. */
-static const char *const *numbered_names(struct fragment *f, uint32_t *out_n)
+static const char *const *known_names(struct fragment *f, uint32_t *out_n)
 {
-    uint32_t n_own = sql_numbered_columns(f->stage->sql);
+    uint32_t n_own = is_result(f) ? 0 : sql_numbered_columns(f->stage->sql);
     uint32_t n = n_own + (is_partitioned(f) ? 1 : 0);
+    const char *const *of_result = NULL;
+    if (is_result(f)) {
+        *out_n = physical_read_names(f->stage->sql, &f->arena, &of_result);
+        return of_result;
+    }
     if (n_own == 0) {
         return NULL;
     }
@@ -424,16 +429,43 @@ static const char *const *numbered_names(struct fragment *f, uint32_t *out_n)
     return names;
 }
 
-/* Has DuckDB write all rows, if they are for other tasks. That takes one thread; a stage with fewer tasks wants more. */
-static enum err pour(struct fragment *f, const char *sql, struct error *e)
+/* With less to read it ends before anybody looks. */
+#define WATCHED_BYTES (UINT64_C(128) * 1024 * 1024)
+
+/* Parts the last statement, a SELECT, from those before it, which stay in `sql`. */
+static char *split_last(char *sql)
 {
-    struct duck_sink sink = {.open = pour_open, .take = pour_take, .context = f};
+    size_t last = physical_last_statement(sql);
+    sql[physical_trimmed(sql)] = '\0';
+    if (last > 0) {
+        sql[last - 1] = '\0'; /* the semicolon */
+    }
+    return sql + last;
+}
+
+/*
+ * Has DuckDB write all rows, since to stream them it would bind the SQL twice, and copy them twice. That takes one thread; a
+ * stage with fewer tasks wants more. What is left to be run otherwise is in `sql` afterwards.
+ */
+static enum err pour(struct fragment *f, const char **sql, struct error *e)
+{
+    struct duck_sink sink = {.is_long = is_result(f), .open = pour_open, .take = pour_take, .context = f};
     bool has_enough_tasks = physical_tasks(f->plan, f->position) >= f->run->sql->options.threads;
-    if (has_operator(f) || is_result(f) || !has_enough_tasks) {
+    if (has_operator(f) || !has_enough_tasks) {
         return ERR_OK;
     }
-    sink.names = numbered_names(f, &sink.n);
-    enum err err = duck_pour(f->connections[0], sql, &sink, &f->is_poured, e);
+    sink.names = known_names(f, &sink.n);
+    sink.is_watched = physical_task_bytes(f->stage, f->task) >= WATCHED_BYTES;
+    if (is_result(f) && sink.names == NULL) {
+        return ERR_OK;
+    }
+    char *copy = arena_strdup(&f->arena, *sql);
+    char *select = split_last(copy);
+    enum err err = select > copy ? duck_run(f->connections[0], copy, e) : ERR_OK;
+    if (err == ERR_OK) {
+        *sql = select > copy ? select : *sql; /* what is before it must not be run twice */
+        err = duck_pour(f->connections[0], select, &sink, &f->is_poured, e);
+    }
     if (err != ERR_OK && !f->is_poured) { /* the usual way says better what is wrong */
         *e = (struct error){0};
         err = ERR_OK;
@@ -448,17 +480,16 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
         return start_publish(f, sql, e);
     }
     if (f->stage->write.to != NULL) { /* with no operator, says physical_check.c */
-        size_t last = physical_last_statement(sql);
-        const char *select = arena_strdup(&f->arena, sql + last);
-        sql[last] = '\0';
-        enum err err = last > 0 ? duck_run(f->connections[0], sql, e) : ERR_OK;
+        const char *select = split_last(sql);
+        enum err err = select > sql ? duck_run(f->connections[0], sql, e) : ERR_OK;
         return err == ERR_OK ? start_file(f, select, e) : err;
     }
-    enum err err = pour(f, sql, e);
+    const char *rest = sql;
+    enum err err = pour(f, &rest, e);
     if (err != ERR_OK || f->is_poured) {
         return err;
     }
-    err = start_query(f, 0, sql, e);
+    err = start_query(f, 0, rest, e);
     if (err == ERR_OK && has_operator(f)) {
         err = start_operator(f, e);
     }

@@ -54,6 +54,7 @@ struct shuffle_bench {
     uint64_t rows;
     uint32_t repeat;
     uint32_t partitions; /* and files */
+    uint32_t n_folders;  /* of Parquet files that were written */
     double load_before;
     struct shape_figures figures[N_SHAPES];
 };
@@ -149,14 +150,16 @@ static enum err run_cluster(struct shuffle_bench *b, size_t i, int64_t *out_us, 
 static enum err run_parquet(struct shuffle_bench *b, size_t i, int64_t *out_us, struct error *e)
 {
     struct arena *arena = &b->bench->cli->arena;
-    const char *folder = arena_format(arena, "%s/parquet-%s", b->bench->cluster.folder, shapes[i].name);
+    /* Always another: DuckDB takes a file of the same size, written again in the same second, to be the one that it knows. */
+    const char *folder =
+        arena_format(arena, "%s/parquet-%s-%u", b->bench->cluster.folder, shapes[i].name, b->n_folders++);
     struct buf sql = {0};
     double sum = 0;
     buf_format(&sql, "COPY (SELECT *, ((hash(i) >> 32) %% %u)::INTEGER AS p FROM read_parquet(", b->partitions);
     append_path(&sql, source_path(b, &shapes[i], "*"));
     buf_text(&sql, ")) TO ");
     append_path(&sql, folder);
-    buf_text(&sql, " (FORMAT parquet, PARTITION_BY (p), OVERWRITE_OR_IGNORE)");
+    buf_text(&sql, " (FORMAT parquet, PARTITION_BY (p))");
     int64_t began_us = clock_mono_us();
     enum err err = duck_run(b->connection, sql.data, e);
     for (uint32_t k = 0; k < b->partitions && err == ERR_OK; k++) {

@@ -5,7 +5,7 @@
  * can run by itself, and how rows are spread over the tasks that run it:
  *
  *   any         each row is at one task, nobody knows at which
- *   hash(cols)  the same, and rows with equal `cols` are at the same task
+ *   hash(cols)  the same, and rows with equal `cols` are at the same task: by a hash, or by ranges of values (cut_range.c)
  *   single      all rows are at one task
  *   replicated  every task has all rows
  *
@@ -34,6 +34,12 @@
 struct join_rules;
 struct aggregate_rule;
 
+/* How the values of a range are compared with the first one, and with the first one of the next. */
+struct range_rule {
+    const char *from;
+    const char *to;
+};
+
 struct cut_options {
     uint32_t partitions;        /* of every exchange; 0: by the size of the input */
     uint32_t slots;             /* tasks that the cluster can run at a time; at least 1 */
@@ -45,6 +51,7 @@ struct cut_options {
     const struct split_catalog *catalog;
     const struct join_rules *join_rules;          /* NULL: the right ones. Tests plant wrong ones */
     const struct aggregate_rule *aggregate_rules; /* NULL: the right ones */
+    const struct range_rule *range_rule;          /* NULL: the right one */
 };
 
 /* Cuts the plan. What cannot be cut is no error; only a programmer's mistake is. */

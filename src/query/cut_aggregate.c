@@ -1,7 +1,7 @@
 /*
  * GROUP BY, in one of four ways:
  *
- *   where the rows are    if rows of a group are together already
+ *   where the rows are    if rows of a group are together already, or could be read so (cut_range.c)
  *   in two steps          if the table of aggregate.h can take all aggregates apart
  *   without duplicates    if all are DISTINCT over the same value: duplicates are dropped before rows travel
  *   as rows               to the task of their group; without groups, to one task
@@ -277,11 +277,17 @@ enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragmen
         (is_plain ? aggregate->n_groupings == 0 : are_sets_different(aggregate) && aggregate->n_groups < 63);
     may_split = may_split && split_all(c, aggregate, parts);
     /* Groups that are together are so because rows have moved: if they probably need not move, two steps are better. */
-    bool stays = child.choice != NULL && child.choice->is_likely && may_split;
-    if (cut__is_one(&child) ||
-        (is_plain && !stays && cut__is_together(&child, aggregate->groups, aggregate->n_groups))) {
-        err = cut__settle_choice(c, &child);
+    bool keeps_keys = child.choice != NULL && child.choice->keeps_keys;
+    bool stays = child.choice != NULL && child.choice->is_likely && may_split && !keeps_keys;
+    bool is_together =
+        is_plain && !stays &&
+        (cut__is_together(&child, aggregate->groups, aggregate->n_groups) ||
+         cut__could_be_together(c, &child, aggregate->groups, aggregate->n_groups, rows_of(node, &child)));
+    if (cut__is_one(&child) || is_together) {
+        const struct fragment_choice *choice = keeps_keys && is_together ? child.choice : NULL;
+        err = choice == NULL ? cut__settle_choice(c, &child) : ERR_OK;
         finish(c, node, &child, out);
+        out->choice = choice;
         return err;
     }
     if (may_split) {

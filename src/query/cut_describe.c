@@ -188,6 +188,9 @@ static void describe_scan(struct buf *out, const struct scan *scan)
     if (scan->n_filters > 0) {
         buf_format(out, "; %" PRIu32 " condition%s", scan->n_filters, scan->n_filters == 1 ? "" : "s");
     }
+    if (scan->split.range != NULL) {
+        buf_format(out, "; a range of %s", scan->split.range);
+    }
 }
 
 static void describe_aggregate(struct buf *out, const struct aggregate *aggregate)

@@ -36,6 +36,7 @@ struct fragment_choice {
     uint32_t large;
     double bytes_max; /* of the small side, for it to be broadcast */
     bool is_likely;   /* by the estimates it will be */
+    bool keeps_keys;  /* rows with equal keys are together either way: the large side is read in ranges of its key */
     bool drops_large; /* a row of the large side that has no partner yields nothing; then the rest is set, too */
     bool is_large_left;
     struct plan_node *join; /* both its children are NODE_INPUTs */
@@ -44,14 +45,17 @@ struct fragment_choice {
     double large_rows_max;
 };
 
+struct key_ranges; /* cut_range.c */
+
 struct fragment {
     struct plan_node *node;
     enum spread spread;
-    const struct key_set *keys;           /* SPREAD_HASH only, and then never empty */
-    bool reads_partitions;                /* one task per partition */
-    bool has_splits;                      /* one task per split; never both */
-    double rows;                          /* an estimate; negative: unknown */
-    double rows_max;                      /* it cannot be more; may be INFINITY */
+    const struct key_set *keys;      /* SPREAD_HASH only, and then never empty */
+    bool reads_partitions;           /* one task per partition */
+    bool has_splits;                 /* one task per split; never both */
+    const struct key_ranges *ranges; /* or NULL; what the splits are: spread by these, not by a hash, and so for good */
+    double rows;                     /* an estimate; negative: unknown */
+    double rows_max;                 /* it cannot be more; may be INFINITY */
     const struct fragment_choice *choice; /* or NULL */
 };
 
@@ -67,6 +71,8 @@ struct split_scan_entry {
     struct scan *scan;
     uint32_t n_splits;
     struct physical_split *splits;
+    const char *condition; /* of a lead: one for all rows, instead of that for rows of a split (cut_range.c) */
+    bool is_follower;      /* it has no splits */
 };
 
 /* A CTE, or the key side of a delim join: a stage that is read more than once. */
@@ -75,6 +81,7 @@ struct shared_rows {
     struct fragment shape;   /* a first reader; others get a NODE_INPUT of their own */
     const struct join *join; /* of a delim join, for its keys */
     uint32_t n_gets;         /* of a delim join: how many nodes read its distinct keys */
+    bool is_here;            /* of a delim join that stays one: there is no stage */
     bool has_distinct;       /* the next is set */
     struct fragment distinct;
 };
@@ -127,11 +134,40 @@ enum err cut__delim_get(struct cutter *c, struct plan_node *node, struct fragmen
 enum err cut__custom(struct cutter *c, struct plan_node *node, struct fragment *out);
 
 /*
- * Cuts the two sides of a delim join and makes its key side a stage. Writes what the join is to work on; afterwards
- * it is an ordinary join.
+ * Makes the key side of a delim join, which is cut already, a stage, and cuts the other side. Writes what the join is to
+ * work on; afterwards it is an ordinary join.
  */
-MUST_USE enum err cut__delim_sides(struct cutter *c, struct plan_node *node, struct fragment *out_left,
-                                   struct fragment *out_right);
+MUST_USE enum err cut__delim_sides(struct cutter *c, struct plan_node *node, const struct fragment *keys,
+                                   struct fragment *out_left, struct fragment *out_right);
+
+/*
+ * The same, but the join remains a delim join, so both sides have to end up in one fragment. Rows are in ranges of the key
+ * number `key`.
+ */
+MUST_USE enum err cut__delim_sides_here(struct cutter *c, struct plan_node *node, const struct fragment *keys,
+                                        uint32_t key, struct fragment *out_left, struct fragment *out_right);
+
+/* The delim join as a plain one with the same rows (cut_delim.c); NULL if it is not that simple. */
+struct plan_node *cut__without_delim(struct cutter *c, const struct plan_node *node);
+
+/* How many nodes below this one read the distinct keys of the delim join. */
+uint32_t cut__count_gets(struct plan_node *node, uint32_t delim_id);
+
+/* Where the cutter is, so that it can return there if something was not worth it. */
+struct cut_mark {
+    uint32_t n_stages;
+    uint32_t n_reads;
+    uint32_t n_scans;
+    uint32_t n_ctes;
+    uint32_t n_delims;
+    struct shared_rows *ctes;
+    struct shared_rows *delims;
+    struct split_scan_entry *scans;
+    struct scan_split *splits; /* what the cutter had written into them */
+};
+
+struct cut_mark cut__mark(const struct cutter *c);
+void cut__return_to(struct cutter *c, const struct cut_mark *mark);
 
 /* Exchanges: each ends the fragment as a stage, unless it is as wanted already. */
 MUST_USE enum err cut__shuffle(struct cutter *c, const struct fragment *f, struct expression *const *keys, uint32_t n,
@@ -153,6 +189,29 @@ MUST_USE enum err cut__sieve(struct cutter *c, struct fragment *large, const str
 /* The fragment's tasks have to stay as they are: takes its choice away, and thins out the large side instead, if it can. */
 MUST_USE enum err cut__settle_choice(struct cutter *c, struct fragment *f);
 
+/*
+ * Whether rows with equal values of the columns are at the same task, where they are read: if they are not, but could be,
+ * both sides become so, or the one that is not yet.
+ */
+bool cut__meet(struct cutter *c, struct fragment *left, uint32_t left_column, struct fragment *right,
+               uint32_t right_column);
+
+/* The same for rows of one fragment, by one of the keys, if it is worth it for so many groups (negative: unknown). */
+bool cut__could_be_together(struct cutter *c, struct fragment *f, struct expression *const *keys, uint32_t n,
+                            double n_groups);
+
+/* By which of the keys the fragment's tasks are ranges, or can be, and then are; -1: by none. */
+int cut__find_range(struct cutter *c, struct fragment *f, struct expression *const *keys, uint32_t n);
+
+/* Which columns of its source the scan looks at. */
+bool *cut__columns_read(struct cutter *c, const struct scan *scan);
+
+/* Into what a scan of so many bytes should be split. */
+struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes);
+
+/* The NODE_INPUT or scan whose column has all values that the node's column can have; NULL if there is none. */
+const struct plan_node *cut__find_source(const struct plan_node *node, uint32_t *column);
+
 /* What a stage's rows go through at its end. */
 struct close_request {
     enum exchange exchange;
@@ -171,6 +230,9 @@ MUST_USE enum err cut__close(struct cutter *c, const struct fragment *f, const s
 
 /* The query as it was written, in one task: for what cannot be cut, or is too small. */
 struct physical_plan *cut__single(const struct plan *plan, const char *reason, struct arena *arena);
+
+/* Says behind the SQL of the result what its columns are called (physical_write_names). */
+void cut__write_names(struct buf *sql, const struct plan *plan);
 
 /* Makes the last stage of a query one that writes its rows to files, and the stage behind it that publishes them. */
 void cut__write_stage(struct physical_stage *stage, const struct query_write *write);
@@ -195,6 +257,9 @@ static inline bool cut__is_one(const struct fragment *f)
 /* Bytes of the fragment's rows by the estimate (INFINITY if unknown), and at most. */
 double cut__bytes(const struct fragment *f);
 double cut__bytes_max(const struct fragment *f);
+
+/* How many times of DuckDB's estimate the fragment's is; what is above it is taken to be off by as much. */
+double cut__correction(const struct fragment *f);
 
 /* Bytes of one row with these columns, about. */
 double cut__row_bytes(const struct plan_node *node);

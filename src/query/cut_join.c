@@ -1,5 +1,6 @@
 /*
- * Joins. By the table of join.h, a side may be replicated, or both are spread by the keys of the equalities.
+ * Joins. By the table of join.h, a side may be replicated, or both are spread by the keys of the equalities. If they are
+ * so where they are read (cut_range.c), nothing moves.
  *
  * A side that is certainly small is broadcast; one that is certainly large is spread by its keys. In between, estimates
  * are not to be trusted: both sides are planned to be spread, but the reader is marked so that, once the smaller side has
@@ -31,6 +32,7 @@ struct join_sides {
     struct expression **left_keys;
     struct expression **right_keys;
     enum comparison *comparisons;
+    bool is_delim_here; /* it remains a delim join */
 };
 
 static void find_keys(struct cutter *c, struct join_sides *s)
@@ -105,7 +107,7 @@ static double rows_of(const struct join_sides *s)
 {
     enum join_type type = s->join == NULL ? JOIN_INNER : s->join->type;
     if (s->node->rows_estimated >= 0) {
-        return s->node->rows_estimated;
+        return s->node->rows_estimated * cut__correction(&s->left) * cut__correction(&s->right);
     }
     if (type == JOIN_SEMI || type == JOIN_ANTI || type == JOIN_MARK || type == JOIN_SINGLE) {
         return s->left.rows;
@@ -122,7 +124,7 @@ static void finish(struct cutter *c, const struct join_sides *s, const struct fr
 {
     struct plan_node *children[2] = {s->left.node, s->right.node};
     struct plan_node *node = plan_node_with_children(c->arena, s->node, children, 2);
-    if (node->kind == NODE_JOIN) {
+    if (node->kind == NODE_JOIN && !s->is_delim_here) {
         node->as.join->is_delim = false;
     }
     *out = *main;
@@ -138,8 +140,8 @@ static void finish(struct cutter *c, const struct join_sides *s, const struct fr
 
 static bool is_hashed_on(const struct fragment *f, const uint32_t *columns, uint32_t n)
 {
-    for (const struct key_set *set = f->spread == SPREAD_HASH ? f->keys : NULL; set != NULL && columns != NULL;
-         set = set->next) {
+    bool is_hashed = f->spread == SPREAD_HASH && f->ranges == NULL;
+    for (const struct key_set *set = is_hashed ? f->keys : NULL; set != NULL && columns != NULL; set = set->next) {
         bool is_same = set->n == n;
         for (uint32_t i = 0; i < n && is_same; i++) {
             is_same = set->columns[i] == columns[i];
@@ -262,7 +264,8 @@ static enum err sieve_sides(struct cutter *c, struct join_sides *s, const struct
 }
 
 static const struct fragment_choice *make_choice(struct cutter *c, const struct join_sides *s,
-                                                 const struct hash_way *way, struct plan_node *join, bool is_likely)
+                                                 const struct hash_way *way, struct plan_node *join, bool is_likely,
+                                                 bool keeps_keys)
 {
     struct fragment_choice *choice = arena_zalloc(c->arena, sizeof *choice);
     bool is_large_left = way->small == 1;
@@ -272,6 +275,7 @@ static const struct fragment_choice *make_choice(struct cutter *c, const struct 
         .large = cut__stage_of(c, large->node),
         .bytes_max = way->bytes_max,
         .is_likely = is_likely,
+        .keeps_keys = keeps_keys,
         .drops_large = is_large_left ? s->rule->drops_left : s->rule->drops_right,
         .is_large_left = is_large_left,
         .join = join,
@@ -282,9 +286,58 @@ static const struct fragment_choice *make_choice(struct cutter *c, const struct 
     return choice;
 }
 
+/* Where rows of a key are after a join that has them together: in columns of the left side, of the right one, or both. */
+static const struct key_set *keys_after(struct cutter *c, const struct join_sides *s, const uint32_t *left,
+                                        const uint32_t *right, uint32_t n)
+{
+    const struct key_set *keys = NULL;
+    uint32_t *map = output_map(c, s, true);
+    if (s->rule->keeps_left && left != NULL) {
+        keys = cut__remap_keys(c, cut__key_set(c, left, n, NULL), map, s->left.node->n_columns);
+    }
+    map = output_map(c, s, false);
+    if (s->rule->keeps_right && right != NULL) {
+        const struct key_set *more = cut__remap_keys(c, cut__key_set(c, right, n, NULL), map, s->right.node->n_columns);
+        keys = more == NULL ? keys : cut__key_set(c, more->columns, more->n, keys);
+    }
+    return keys;
+}
+
+/* A pair of keys whose equal values are at the same task, or can be; -1 if there is none. */
+static int find_meeting(struct cutter *c, struct join_sides *s)
+{
+    for (uint32_t i = 0; i < s->n_keys; i++) {
+        const struct expression *left = s->left_keys[i];
+        const struct expression *right = s->right_keys[i];
+        if (left->kind == EXPRESSION_REF && right->kind == EXPRESSION_REF &&
+            cut__meet(c, &s->left, left->as.index, &s->right, right->as.index)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static void join_where_they_are(struct cutter *c, const struct join_sides *s, int pair, struct fragment *out)
+{
+    uint32_t left = s->left_keys[pair]->as.index;
+    uint32_t right = s->right_keys[pair]->as.index;
+    finish(c, s, &s->left, out);
+    cut__set_hashed(out, keys_after(c, s, &left, &right, 1));
+}
+
+/* Has the side that may not have to move read in ranges of its key, if that is one. */
+static bool range_large(struct cutter *c, struct join_sides *s, const struct hash_way *way)
+{
+    bool is_large_left = way->small == 1;
+    return way->small >= 0 && s->n_keys == 1 &&
+           cut__find_range(c, is_large_left ? &s->left : &s->right, is_large_left ? s->left_keys : s->right_keys, 1) >=
+               0;
+}
+
 static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct fragment *out)
 {
     struct hash_way way = find_way(c, s);
+    bool keeps_keys = range_large(c, s, &way);
     bool is_likely = cut__bytes(way.small == 1 ? &s->right : &s->left) <= way.bytes_max;
     enum err err = move_sides(c, s, &way);
     if (err == ERR_OK && way.small < 0) {
@@ -293,22 +346,13 @@ static enum err join_by_hash(struct cutter *c, struct join_sides *s, struct frag
     if (err != ERR_OK) {
         return err;
     }
-    const struct key_set *keys = NULL;
-    uint32_t *map = output_map(c, s, true);
-    if (s->rule->keeps_left && way.left_columns != NULL) {
-        keys = cut__remap_keys(c, cut__key_set(c, way.left_columns, s->n_keys, NULL), map, s->left.node->n_columns);
-    }
-    map = output_map(c, s, false);
-    if (s->rule->keeps_right && way.right_columns != NULL) {
-        const struct key_set *more =
-            cut__remap_keys(c, cut__key_set(c, way.right_columns, s->n_keys, NULL), map, s->right.node->n_columns);
-        keys = more == NULL ? keys : cut__key_set(c, more->columns, more->n, keys);
-    }
+    const struct key_set *keys = keys_after(c, s, way.left_columns, way.right_columns, s->n_keys);
     finish(c, s, &s->left, out);
     cut__set_hashed(out, keys);
     out->reads_partitions = true;
     out->has_splits = false;
-    out->choice = way.small < 0 ? NULL : make_choice(c, s, &way, out->node, is_likely);
+    out->ranges = NULL;
+    out->choice = way.small < 0 ? NULL : make_choice(c, s, &way, out->node, is_likely, keeps_keys);
     return ERR_OK;
 }
 
@@ -351,6 +395,11 @@ static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragme
         return ERR_OK;
     }
     bool may_hash = join_may_hash(rule, s->join);
+    int meeting = may_hash ? find_meeting(c, s) : -1;
+    if (meeting >= 0) {
+        join_where_they_are(c, s, meeting, out);
+        return ERR_OK;
+    }
     bool wants_right = rule->may_replicate_right && (is_small(c, &s->right, &s->left) || !may_hash);
     bool wants_left = rule->may_replicate_left && (is_small(c, &s->left, &s->right) || !may_hash);
     if (wants_right && wants_left && !cut__is_one(&s->left) && !cut__is_one(&s->right)) {
@@ -368,18 +417,87 @@ static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragme
     return join_in_one_task(c, s, out);
 }
 
+/* Both sides are where they are read, and have all that belongs there: the delim join's keys, too, of which there are n. */
+static bool join_here(struct cutter *c, struct join_sides *s, uint32_t n_gets, struct fragment *out)
+{
+    find_keys(c, s);
+    int meeting = find_meeting(c, s);
+    if (meeting >= 0) {
+        join_where_they_are(c, s, meeting, out);
+    }
+    return meeting >= 0 && cut__count_gets(out->node, s->join->delim_id) == n_gets;
+}
+
+/* As a plain join. */
+static bool join_without_delim(struct cutter *c, const struct join_sides *from, const struct fragment *keys,
+                               struct fragment *out)
+{
+    struct join_sides s = *from;
+    s.node = cut__without_delim(c, from->node);
+    if (s.node == NULL) {
+        return false;
+    }
+    s.join = s.node->as.join;
+    s.left = *keys;
+    return cut__node(c, s.node->children[1], &s.right) == ERR_OK && join_here(c, &s, 0, out);
+}
+
+/* As it is: its key side is in ranges of a key, or can be. */
+static bool join_with_delim(struct cutter *c, const struct join_sides *from, const struct fragment *keys,
+                            struct fragment *out)
+{
+    struct join_sides s = *from;
+    struct fragment side = *keys;
+    uint32_t n_gets = cut__count_gets(s.node->children[1 - s.join->delim_side], s.join->delim_id);
+    int key = cut__find_range(c, &side, s.join->keys, s.join->n_keys);
+    s.is_delim_here = true;
+    return key >= 0 && cut__delim_sides_here(c, s.node, &side, (uint32_t)key, &s.left, &s.right) == ERR_OK &&
+           join_here(c, &s, n_gets, out);
+}
+
+/* A delim join where its rows are read, if nothing in between has to move. */
+static bool join_delim_here(struct cutter *c, const struct join_sides *s, const struct fragment *keys,
+                            struct fragment *out)
+{
+    struct cut_mark mark = cut__mark(c);
+    bool may_be = join_may_hash(s->rule, s->join);
+    if (may_be && join_without_delim(c, s, keys, out)) {
+        return true;
+    }
+    cut__return_to(c, &mark);
+    if (may_be && join_with_delim(c, s, keys, out)) {
+        return true;
+    }
+    cut__return_to(c, &mark);
+    *c->e = (struct error){0};
+    return false;
+}
+
+static enum err join_delim(struct cutter *c, struct join_sides *s, struct fragment *out)
+{
+    struct fragment keys;
+    enum err err = cut__node(c, s->node->children[s->join->delim_side], &keys);
+    if (err != ERR_OK || join_delim_here(c, s, &keys, out)) {
+        return err;
+    }
+    err = cut__delim_sides(c, s->node, &keys, &s->left, &s->right);
+    if (err == ERR_OK) {
+        find_keys(c, s);
+        err = join_sides(c, s, out);
+    }
+    return err;
+}
+
 enum err cut__join(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     struct join_sides s = {.node = node, .join = node->kind == NODE_JOIN ? node->as.join : NULL};
     s.rule = join_rule_of(c->join_rules, s.join);
-    enum err err = ERR_OK;
     if (s.join != NULL && s.join->is_delim) {
-        err = cut__delim_sides(c, node, &s.left, &s.right);
-    } else {
-        err = cut__node(c, node->children[0], &s.left);
-        if (err == ERR_OK) {
-            err = cut__node(c, node->children[1], &s.right);
-        }
+        return join_delim(c, &s, out);
+    }
+    enum err err = cut__node(c, node->children[0], &s.left);
+    if (err == ERR_OK) {
+        err = cut__node(c, node->children[1], &s.right);
     }
     if (err == ERR_OK) {
         find_keys(c, &s);

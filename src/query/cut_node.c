@@ -20,12 +20,17 @@
 #define REPLICATED_READ_BYTES (16.0 * 1024 * 1024)
 #define REPLICATED_ROWS_MAX 400000
 
+double cut__correction(const struct fragment *f)
+{
+    return f->rows >= 0 && f->node->rows_estimated > 0 ? f->rows / f->node->rows_estimated : 1;
+}
+
 /* The fragment with another node on top, for nodes that work row by row. */
 static struct fragment on_top(struct cutter *c, const struct fragment *child, const struct plan_node *node)
 {
     struct fragment f = *child;
     f.node = plan_node_with_child(c->arena, node, child->node);
-    f.rows = node->rows_estimated >= 0 ? node->rows_estimated : child->rows;
+    f.rows = node->rows_estimated >= 0 ? node->rows_estimated * cut__correction(child) : child->rows;
     return f;
 }
 
@@ -48,18 +53,24 @@ static enum err cut_leaf(struct cutter *c, struct plan_node *node, struct fragme
     return ERR_OK;
 }
 
+/* About how many rows come out of the scan, which has `rows_max` at most. */
+static double scan_rows(const struct cutter *c, const struct plan_node *node, double rows_max)
+{
+    const struct scan *scan = node->as.scan;
+    double left = scan->source == SCAN_PARQUET ? split_rows_left(c->options->catalog, scan) : -1;
+    double estimated = left >= 0 ? left : node->rows_estimated;
+    return (estimated >= 0 && scan->n_filters > 0) || !isfinite(rows_max) ? estimated : rows_max;
+}
+
 /* The scan as one that is shared out among tasks: its splits are set by the caller. */
 static struct split_scan_entry *share_out(struct cutter *c, struct plan_node *node, double rows_max,
                                           struct fragment *out)
 {
-    bool is_known = node->rows_estimated >= 0 && node->as.scan->n_filters > 0;
     *out = (struct fragment){
         .node = plan_node_copy(c->arena, node),
         .spread = SPREAD_ANY,
         .has_splits = true,
-        .rows = is_known             ? node->rows_estimated
-                : isfinite(rows_max) ? rows_max
-                                     : node->rows_estimated,
+        .rows = scan_rows(c, node, rows_max),
         .rows_max = rows_max,
     };
     c->scans = mem_grow(c->scans, &c->cap_scans, c->n_scans + 1, sizeof *c->scans);
@@ -102,20 +113,26 @@ static bool note_column(struct expression **slot, void *context)
     return true;
 }
 
-/* About how many bytes a row has, of the columns that are looked at. */
-static double read_row_bytes(const struct scan *scan, struct arena *arena)
+bool *cut__columns_read(struct cutter *c, const struct scan *scan)
 {
-    bool *is_read = arena_zalloc(arena, scan->n_names * sizeof *is_read);
-    const struct type **types = arena_zalloc(arena, scan->n_names * sizeof *types);
-    struct plan_node row = {.columns = types};
+    bool *is_read = arena_zalloc(c->arena, scan->n_names * sizeof *is_read);
     for (uint32_t i = 0; i < scan->n_columns; i++) {
-        if (scan->columns[i].index < scan->n_names) {
+        if (scan->columns[i].is_virtual == VIRTUAL_NONE && scan->columns[i].index < scan->n_names) {
             is_read[scan->columns[i].index] = true;
         }
     }
     for (uint32_t i = 0; i < scan->n_filters; i++) {
         expression_visit(&scan->filters[i], note_column, is_read);
     }
+    return is_read;
+}
+
+/* About how many bytes a row has, of the columns that are looked at. */
+static double read_row_bytes(struct cutter *c, const struct scan *scan)
+{
+    const bool *is_read = cut__columns_read(c, scan);
+    const struct type **types = arena_zalloc(c->arena, scan->n_names * sizeof *types);
+    struct plan_node row = {.columns = types};
     for (uint32_t i = 0; i < scan->n_names; i++) {
         if (is_read[i]) {
             types[row.n_columns++] = scan->types[i];
@@ -125,7 +142,7 @@ static double read_row_bytes(const struct scan *scan, struct arena *arena)
 }
 
 /* Whether every task may read the whole table for itself. */
-static bool is_small(const struct cutter *c, const struct scan *scan, const struct split_total *total)
+static bool is_small(struct cutter *c, const struct scan *scan, const struct split_total *total)
 {
     if (c->options->is_forced || (double)total->bytes > c->broadcast_bytes) {
         return false;
@@ -133,7 +150,16 @@ static bool is_small(const struct cutter *c, const struct scan *scan, const stru
     return total->bytes <= REPLICATED_FILE_BYTES ||
            (total->bytes < c->largest_scan_bytes && total->bytes <= REPLICATED_FILE_BYTES_MAX &&
             total->rows <= REPLICATED_ROWS_MAX &&
-            (double)total->rows * read_row_bytes(scan, c->arena) <= REPLICATED_READ_BYTES);
+            (double)total->rows * read_row_bytes(c, scan) <= REPLICATED_READ_BYTES);
+}
+
+struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes)
+{
+    uint64_t slots = c->options->slots > 0 ? c->options->slots : 1;
+    return (struct split_sizes){.bytes_target = bytes / (slots * SPLITS_PER_SLOT) + 1,
+                                .slots = (uint32_t)slots,
+                                .task_bytes_min = c->options->is_forced ? 1 : TASK_BYTES_MIN,
+                                .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
 }
 
 static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragment *out)
@@ -159,14 +185,11 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
     }
     if (is_small(c, scan, &total)) {
         replicated(node, (double)total.rows, out);
+        out->rows = scan_rows(c, node, out->rows_max);
         return ERR_OK;
     }
     struct split_scan_entry *entry = share_out(c, node, (double)total.rows, out);
-    uint64_t slots = c->options->slots > 0 ? c->options->slots : 1;
-    struct split_sizes sizes = {.bytes_target = total.bytes / (slots * SPLITS_PER_SLOT) + 1,
-                                .slots = (uint32_t)slots,
-                                .task_bytes_min = c->options->is_forced ? 1 : TASK_BYTES_MIN,
-                                .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
+    struct split_sizes sizes = cut__scan_sizes(c, total.bytes);
     split_scan(c->options->catalog, scan, &sizes, c->arena, &entry->splits, &entry->n_splits);
     return ERR_OK;
 }
@@ -304,7 +327,8 @@ static enum err cut_distinct(struct cutter *c, struct plan_node *node, struct fr
     if (err != ERR_OK) {
         return err;
     }
-    bool is_local = cut__is_one(&child) || cut__is_together(&child, targets, n);
+    bool is_local = cut__is_one(&child) || cut__is_together(&child, targets, n) ||
+                    cut__could_be_together(c, &child, targets, n, node->rows_estimated);
     if (!is_local && n > 0) {
         struct fragment first = on_top(c, &child, node);
         cut__set_hashed(&first, NULL);
@@ -375,7 +399,7 @@ static enum err cut_union(struct cutter *c, struct plan_node *node, struct fragm
     }
     for (uint32_t i = 0; i < node->n_children && err == ERR_OK; i++) {
         err = cut__spread(c, &children[i], &children[i]);
-        has_partitions = has_partitions || children[i].reads_partitions;
+        has_partitions = has_partitions || children[i].reads_partitions || children[i].ranges != NULL;
     }
     for (uint32_t i = 0; i < node->n_children && err == ERR_OK; i++) {
         if (has_partitions && children[i].has_splits) {

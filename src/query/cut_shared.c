@@ -1,4 +1,7 @@
-/* Rows that are read more than once: CTEs, and the key side of delim joins. Each is a stage with several readers. */
+/*
+ * Rows that are read more than once: CTEs, and the key side of delim joins. Each is a stage with several readers; only if the
+ * keys of a delim join are together where its rows are read (cut_range.c), the join can stay as it is.
+ */
 #include <math.h>
 
 #include "base/mem.h"
@@ -112,29 +115,86 @@ static enum err share_key_side(struct cutter *c, const struct join *join, const 
     return is_spread ? cut__forward(c, keys, out) : cut__shuffle(c, keys, join->keys, join->n_keys, out);
 }
 
-enum err cut__delim_sides(struct cutter *c, struct plan_node *node, struct fragment *out_left,
-                          struct fragment *out_right)
+uint32_t cut__count_gets(struct plan_node *node, uint32_t delim_id)
+{
+    struct get_count count = {.id = delim_id};
+    plan_visit(node, count_gets, &count);
+    return count.n;
+}
+
+enum err cut__delim_sides(struct cutter *c, struct plan_node *node, const struct fragment *keys,
+                          struct fragment *out_left, struct fragment *out_right)
 {
     const struct join *join = node->as.join;
-    struct fragment keys;
+    struct plan_node *other_node = node->children[1 - join->delim_side];
     struct fragment shape;
     struct fragment other;
-    struct get_count count = {.id = join->delim_id};
-    enum err err = cut__node(c, node->children[join->delim_side], &keys);
-    if (err == ERR_OK) {
-        err = share_key_side(c, join, &keys, &shape);
-    }
+    enum err err = share_key_side(c, join, keys, &shape);
     if (err != ERR_OK) {
         return err;
     }
-    plan_visit(node->children[1 - join->delim_side], count_gets, &count);
-    add_shared(&c->delims, (struct shared_rows){.id = join->delim_id, .shape = shape, .join = join, .n_gets = count.n});
-    err = cut__node(c, node->children[1 - join->delim_side], &other);
+    add_shared(&c->delims, (struct shared_rows){.id = join->delim_id,
+                                                .shape = shape,
+                                                .join = join,
+                                                .n_gets = cut__count_gets(other_node, join->delim_id)});
+    err = cut__node(c, other_node, &other);
     if (err == ERR_OK) {
         *(join->delim_side == 0 ? out_left : out_right) = read_again(c, &shape);
         *(join->delim_side == 0 ? out_right : out_left) = other;
     }
     return err;
+}
+
+enum err cut__delim_sides_here(struct cutter *c, struct plan_node *node, const struct fragment *keys, uint32_t key,
+                               struct fragment *out_left, struct fragment *out_right)
+{
+    const struct join *join = node->as.join;
+    struct fragment shape = *keys;
+    struct fragment other;
+    cut__set_hashed(&shape, cut__key_set(c, &key, 1, NULL));
+    add_shared(&c->delims, (struct shared_rows){.id = join->delim_id, .shape = shape, .join = join, .is_here = true});
+    enum err err = cut__node(c, node->children[1 - join->delim_side], &other);
+    if (err == ERR_OK) {
+        *(join->delim_side == 0 ? out_left : out_right) = *keys;
+        *(join->delim_side == 0 ? out_right : out_left) = other;
+    }
+    return err;
+}
+
+struct cut_mark cut__mark(const struct cutter *c)
+{
+    struct cut_mark mark = {.n_stages = c->n_stages,
+                            .n_reads = c->n_reads,
+                            .n_scans = c->n_scans,
+                            .n_ctes = c->ctes.n,
+                            .n_delims = c->delims.n};
+    mark.ctes = arena_copy(c->arena, c->ctes.items, c->ctes.n * sizeof *mark.ctes);
+    mark.delims = arena_copy(c->arena, c->delims.items, c->delims.n * sizeof *mark.delims);
+    mark.scans = arena_copy(c->arena, c->scans, c->n_scans * sizeof *c->scans);
+    mark.splits = arena_zalloc(c->arena, c->n_scans * sizeof *mark.splits);
+    for (uint32_t i = 0; i < c->n_scans; i++) {
+        mark.splits[i] = c->scans[i].scan->split;
+    }
+    return mark;
+}
+
+void cut__return_to(struct cutter *c, const struct cut_mark *mark)
+{
+    c->n_stages = mark->n_stages;
+    c->n_reads = mark->n_reads;
+    c->n_scans = mark->n_scans;
+    c->ctes.n = mark->n_ctes;
+    c->delims.n = mark->n_delims;
+    for (uint32_t i = 0; i < mark->n_ctes; i++) {
+        c->ctes.items[i] = mark->ctes[i];
+    }
+    for (uint32_t i = 0; i < mark->n_delims; i++) {
+        c->delims.items[i] = mark->delims[i]; /* a stage with its distinct keys may be gone */
+    }
+    for (uint32_t i = 0; i < c->n_scans; i++) {
+        c->scans[i] = mark->scans[i];
+        c->scans[i].scan->split = mark->splits[i];
+    }
 }
 
 static struct plan_node *distinct_over(struct cutter *c, struct plan_node *child)
@@ -183,6 +243,11 @@ enum err cut__delim_get(struct cutter *c, struct plan_node *node, struct fragmen
     struct shared_rows *rows = find_shared(&c->delims, node->as.delim_get.delim_id);
     if (rows == NULL || rows->join->n_keys != node->n_columns) {
         return error_set(c->e, ERR_PRECONDITION, "keys of a correlated subquery that are not there");
+    }
+    if (rows->is_here) {
+        *out = rows->shape;
+        out->node = node;
+        return ERR_OK;
     }
     /* What everybody has, everybody can make distinct; so can the only reader. */
     if (rows->shape.spread == SPREAD_REPLICATED || rows->n_gets == 1) {

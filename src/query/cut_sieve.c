@@ -62,10 +62,9 @@ static const struct plan_node *step_down(const struct plan_node *node, uint32_t 
     return node->children[0];
 }
 
-/* The input whose column has all values that the node's column can have; NULL if there is none. */
-static const struct plan_node *find_source(const struct plan_node *node, uint32_t *column)
+const struct plan_node *cut__find_source(const struct plan_node *node, uint32_t *column)
 {
-    while (node != NULL && node->kind != NODE_INPUT) {
+    while (node != NULL && node->kind != NODE_INPUT && node->kind != NODE_SCAN) {
         node = step_down(node, column);
     }
     return node;
@@ -99,8 +98,8 @@ static bool find_small(struct cutter *c, const struct plan_node *other, const ui
     out->columns = arena_copy(c->arena, columns, n * sizeof *columns);
     out->input = NULL;
     for (uint32_t i = 0; i < n; i++) {
-        const struct plan_node *source = find_source(other, &out->columns[i]);
-        if (source == NULL || (i > 0 && source != out->input)) {
+        const struct plan_node *source = cut__find_source(other, &out->columns[i]);
+        if (source == NULL || source->kind != NODE_INPUT || (i > 0 && source != out->input)) {
             return false;
         }
         out->input = source;

@@ -4,7 +4,9 @@
  * Operators are no SQL, so what each of them reads is a task of its own, with the operator behind it, and the query reads
  * its rows as a table. A query that writes has one more task in the end, which publishes what the first has written.
  */
+#include "base/buf.h"
 #include "base/check.h"
+#include "base/mem.h"
 #include "query/cut_internal.h"
 #include "query/plan.h"
 
@@ -22,12 +24,32 @@ static uint32_t count_customs(const struct plan *plan)
     return n;
 }
 
+void cut__write_names(struct buf *sql, const struct plan *plan)
+{
+    const char **names = mem_calloc(plan->n_columns, sizeof *names);
+    for (uint32_t i = 0; i < plan->n_columns; i++) {
+        names[i] = plan->columns[i].name;
+    }
+    physical_write_names(sql, names, plan->write.sql == NULL ? plan->n_columns : 0);
+    mem_free((void *)names);
+}
+
+static const char *named_sql(const struct plan *query, struct arena *arena)
+{
+    struct buf sql = {0};
+    buf_text(&sql, query->sql);
+    cut__write_names(&sql, query);
+    const char *copy = arena_strdup(arena, sql.data);
+    buf_deinit(&sql);
+    return copy;
+}
+
 /* Adds the query's stage behind those of what it reads. `custom`: the operator that reads it, or NULL. */
 static uint32_t add_query(struct single *s, const struct plan *query, const struct plan_custom *custom)
 {
     struct physical_stage stage = {
         .job_stage = PHYSICAL_NOT_ADDED,
-        .sql = query->sql,
+        .sql = custom == NULL ? named_sql(query, s->arena) : query->sql,
         .is_deterministic = custom == NULL,
         .estimate = {.rows = -1, .bytes = -1},
         .what =

@@ -60,7 +60,8 @@ static void add_scan(struct stage_parts *parts, const struct split_scan_entry *e
             arena_format(arena, "(SELECT * FROM %s WHERE {{rows%s:0}})", entry->scan->from, which);
     } else {
         entry->scan->split.files = arena_format(arena, "{{split%s}}", which);
-        entry->scan->split.where = arena_format(arena, "{{rows%s:@.file_row_number}}", which);
+        entry->scan->split.where =
+            entry->condition != NULL ? entry->condition : arena_format(arena, "{{rows%s:@.file_row_number}}", which);
         entry->scan->split.file_index = arena_format(arena, "CAST({{file_index%s}} AS UBIGINT)", which);
     }
     stage->splits =
@@ -110,7 +111,7 @@ static bool find_parts(struct plan_node *node, void *context)
     }
     bool is_split = false;
     for (uint32_t i = 0; node->kind == NODE_SCAN && i < parts->c->n_scans; i++) {
-        if (parts->c->scans[i].scan == node->as.scan) {
+        if (parts->c->scans[i].scan == node->as.scan && !parts->c->scans[i].is_follower) {
             add_scan(parts, &parts->c->scans[i]);
             is_split = node->as.scan->source == SCAN_PARQUET || node->as.scan->shared_call != NULL;
         }
@@ -247,8 +248,11 @@ static enum err check_columns(struct cutter *c, const struct plan_node *node)
 static enum err write_sql(struct cutter *c, const struct fragment *f, const struct close_request *request,
                           struct buf *sql)
 {
-    if (request->result != NULL) {
-        return unparse_result(sql, f->node, request->result->columns, request->result->n_columns, c->e);
+    const struct plan *result = request->result;
+    if (result != NULL) {
+        enum err err = unparse_result(sql, f->node, result->columns, result->n_columns, c->e);
+        cut__write_names(sql, result);
+        return err;
     }
     enum err err = check_columns(c, f->node);
     return err == ERR_OK ? unparse_node(sql, f->node, c->e) : err;
@@ -473,7 +477,7 @@ enum err cut__forward(struct cutter *c, const struct fragment *f, struct fragmen
     if (cut__is_one(f)) {
         out->spread = SPREAD_REPLICATED;
     } else {
-        cut__set_hashed(out, f->spread == SPREAD_HASH ? f->keys : NULL);
+        cut__set_hashed(out, f->spread == SPREAD_HASH && f->ranges == NULL ? f->keys : NULL);
     }
     return ERR_OK;
 }

@@ -1,11 +1,13 @@
 /* What can be said about a physical plan, and how it is written. */
 #include "query/physical.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "query/physical_internal.h"
+#include "query/plan.h"
 #include "query/tail.h"
 
 static const char *const exchange_names[N_EXCHANGES] = {
@@ -119,6 +121,81 @@ bool physical_is_sieve(const struct physical_stage *stage)
     size_t n = strlen(stage->sql);
     size_t n_mark = strlen(PHYSICAL_SIEVE);
     return n > n_mark && strcmp(stage->sql + n - n_mark, PHYSICAL_SIEVE) == 0;
+}
+
+#define NAMES "\n/* columns "
+#define NAMES_END " */"
+
+/* The last comment that may be one with names; NULL if there is none. */
+static const char *find_names(const char *sql)
+{
+    const char *found = NULL;
+    for (const char *p = strstr(sql, NAMES); p != NULL; p = strstr(p + 1, NAMES)) {
+        found = p;
+    }
+    return found;
+}
+
+void physical_write_names(struct buf *sql, const char *const *names, uint32_t n)
+{
+    struct buf list = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        buf_text(&list, i > 0 ? ", " : "");
+        sql_write_name(&list, names[i]);
+    }
+    if (n > 0 && strstr(list.data, "*/") == NULL && strstr(list.data, "/*") == NULL) { /* they nest */
+        buf_format(sql, NAMES "%s" NAMES_END, list.data);
+    } else if (sql->n > 0 && find_names(sql->data) != NULL) {
+        buf_text(sql, NAMES "unknown" NAMES_END); /* what looks like names is not ours */
+    }
+    buf_deinit(&list);
+}
+
+/* Reads a name in quotes. Returns what is behind it, NULL if it does not end. */
+static const char *read_name(const char *p, struct arena *arena, const char **out)
+{
+    struct buf name = {0};
+    buf_text(&name, "");
+    for (p++; *p != '\0' && !(p[0] == '"' && p[1] != '"'); p++) {
+        buf_char(&name, *p);
+        p += p[0] == '"' ? 1 : 0;
+    }
+    *out = arena_strdup(arena, name.data);
+    buf_deinit(&name);
+    return *p == '"' ? p + 1 : NULL;
+}
+
+size_t physical_trimmed(const char *sql)
+{
+    size_t n = strlen(sql);
+    const char *names = find_names(sql);
+    const char *end = names != NULL ? strstr(names, NAMES_END) : NULL;
+    if (end != NULL && end + strlen(NAMES_END) == sql + n) {
+        n = (size_t)(names - sql);
+    }
+    while (n > 0 && (isspace((unsigned char)sql[n - 1]) || sql[n - 1] == ';')) {
+        n--;
+    }
+    return n;
+}
+
+uint32_t physical_read_names(const char *sql, struct arena *arena, const char *const **out)
+{
+    const char *p = find_names(sql);
+    if (p == NULL) {
+        return 0;
+    }
+    p += strlen(NAMES);
+    const char **names = arena_alloc(arena, (strlen(p) / 2 + 1) * sizeof(char *)); /* each has its quotes */
+    for (uint32_t n = 0; p != NULL && *p == '"';) {
+        p = read_name(p, arena, &names[n++]);
+        if (p != NULL && strcmp(p, NAMES_END) == 0) {
+            *out = names;
+            return n;
+        }
+        p = p != NULL && strncmp(p, ", ", 2) == 0 ? p + 2 : NULL;
+    }
+    return 0;
 }
 
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena)

@@ -154,6 +154,14 @@ struct physical_choice {
  */
 #define PHYSICAL_SIEVE " /* sieve */"
 
+/*
+ * What the SQL of a result ends with, so that workers need not have DuckDB bind it once more only to learn the names:
+ * a comment, too, with all of them. Nothing is written if they cannot be in a comment. Reading returns how many there are, 0
+ * if there is no such comment.
+ */
+void physical_write_names(struct buf *sql, const char *const *names, uint32_t n);
+uint32_t physical_read_names(const char *sql, struct arena *arena, const char *const **out);
+
 /* What the planner thinks, for people. Negative: unknown. */
 struct physical_estimate {
     double rows;
@@ -211,6 +219,9 @@ bool physical_is_sieve(const struct physical_stage *stage);
 
 /* The splits that a task reads: returns how many, and the first of them. Of a stage with splits. */
 uint32_t physical_task_splits(const struct physical_stage *stage, uint32_t task, const struct physical_split **out);
+
+/* What a task reads of files, about. */
+uint64_t physical_task_bytes(const struct physical_stage *stage, uint32_t task);
 
 /* How many tasks the stage has. */
 uint32_t physical_tasks(const struct physical_plan *plan, uint32_t stage);
@@ -284,6 +295,9 @@ void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t 
  * partitions then); those before the last prepare it, and have no result.
  */
 size_t physical_last_statement(const char *sql);
+
+/* The length of the SQL without names of a result, semicolons and white space in its end. */
+size_t physical_trimmed(const char *sql);
 
 /* The partitions of its inputs that a task reads (those that are read by partition). */
 struct physical_group physical_task_group(const struct physical_plan *plan, uint32_t stage, uint32_t task);

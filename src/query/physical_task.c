@@ -300,6 +300,17 @@ static enum err fill(struct filler *f, const char *sql)
     return ERR_OK;
 }
 
+uint64_t physical_task_bytes(const struct physical_stage *stage, uint32_t task)
+{
+    const struct physical_split *splits = NULL;
+    uint32_t n = stage->n_splits > 0 ? physical_task_splits(stage, task, &splits) : 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bytes += splits[i].bytes;
+    }
+    return bytes;
+}
+
 /* "c0 DESC NULLS LAST" → the expression's length, and the rest, which says how to sort. */
 size_t physical__key_order(const char *key, const char **out_order)
 {
@@ -359,16 +370,6 @@ void physical_scatter_sql(struct buf *sql, const struct physical_stage *stage, u
     buf_format(sql, " AS " PHYSICAL_PARTITION_COLUMN " FROM %s", from);
 }
 
-/* The length of the SQL without white space and semicolons in the end. */
-static size_t trimmed(const char *sql)
-{
-    size_t n = strlen(sql);
-    while (n > 0 && (isspace((unsigned char)sql[n - 1]) || sql[n - 1] == ';')) {
-        n--;
-    }
-    return n;
-}
-
 enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, uint32_t stage, uint32_t task,
                            struct error *e)
 {
@@ -387,7 +388,7 @@ enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, ui
     buf_text(&body, is_scattered ? "(" : "");
     enum err err = fill(&f, s->sql);
     if (err == ERR_OK && is_scattered) {
-        body.n = trimmed(body.data);
+        body.n = physical_trimmed(body.data);
         body.data[body.n] = '\0';
         buf_text(&body, "\n)"); /* the SQL may end in a comment */
         physical_scatter_sql(sql, s, task, body.data);

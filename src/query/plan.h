@@ -448,6 +448,7 @@ struct scan_split {
     const char *where;      /* one more condition; the scan's alias is written as @, such as @.file_row_number */
     const char *filename;   /* instead of the virtual column filename; NULL: as DuckDB says */
     const char *file_index; /* instead of the virtual column file_index */
+    const char *range;      /* NULL, or the column of whose values a task reads a range, for people */
 };
 
 /* A file of CSV or JSON. */

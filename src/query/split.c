@@ -23,7 +23,8 @@ struct file_identity {
 struct cached_file {
     char *path;
     struct file_identity identity;
-    struct split_file file; /* its path and groups are the cache's */
+    struct split_file file; /* what it points to is in the arena, but its path */
+    struct arena arena;
 };
 
 struct split_cache {
@@ -52,7 +53,7 @@ static void cache_clear(struct split_cache *cache)
 {
     for (uint32_t i = 0; i < cache->n; i++) {
         mem_free(cache->files[i].path);
-        mem_free(cache->files[i].file.groups);
+        arena_deinit(&cache->files[i].arena);
     }
     cache->n = 0;
 }
@@ -88,6 +89,26 @@ static bool is_same(const struct file_identity *a, const struct file_identity *b
     return a->bytes > 0 && a->bytes == b->bytes && a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
+/* Copies what is known of the inside of a file. */
+static void copy_inside(const struct split_file *from, struct arena *arena, struct split_file *to)
+{
+    size_t n_bytes = from->n_groups * sizeof(int64_t);
+    to->rows = from->rows;
+    to->bytes = from->bytes;
+    to->shape = from->shape;
+    to->n_groups = from->n_groups;
+    to->groups = arena_copy(arena, from->groups, from->n_groups * sizeof *from->groups);
+    to->n_columns = from->n_columns;
+    to->columns = arena_zalloc(arena, from->n_columns * sizeof *from->columns);
+    for (uint32_t i = 0; i < from->n_columns; i++) {
+        const struct split_column *column = &from->columns[i];
+        to->columns[i] = *column;
+        to->columns[i].name = arena_strdup(arena, column->name);
+        to->columns[i].first = column->first != NULL ? arena_copy(arena, column->first, n_bytes) : NULL;
+        to->columns[i].last = column->last != NULL ? arena_copy(arena, column->last, n_bytes) : NULL;
+    }
+}
+
 static bool cache_find(const struct split_cache *cache, const struct file_identity *identity, struct arena *arena,
                        struct split_file *file)
 {
@@ -96,11 +117,7 @@ static bool cache_find(const struct split_cache *cache, const struct file_identi
     if (!is_there || !is_same(&cache->files[place].identity, identity)) {
         return false;
     }
-    const struct cached_file *cached = &cache->files[place];
-    file->rows = cached->file.rows;
-    file->bytes = cached->file.bytes;
-    file->n_groups = cached->file.n_groups;
-    file->groups = arena_copy(arena, cached->file.groups, cached->file.n_groups * sizeof *file->groups);
+    copy_inside(&cache->files[place].file, arena, file);
     return true;
 }
 
@@ -122,12 +139,12 @@ static void cache_put(struct split_cache *cache, const struct file_identity *ide
         cache->n++;
     }
     struct cached_file *cached = &cache->files[place];
-    mem_free(cached->file.groups);
+    arena_deinit(&cached->arena);
+    cached->arena = (struct arena){0};
     cached->identity = *identity;
     cached->file = *file;
     cached->file.path = cached->path;
-    cached->file.groups = mem_calloc(file->n_groups + 1, sizeof *file->groups);
-    memcpy(cached->file.groups, file->groups, file->n_groups * sizeof *file->groups);
+    copy_inside(file, &cached->arena, &cached->file);
 }
 
 /* ---- loading ---- */
@@ -244,17 +261,98 @@ static enum err add_file(void *context, const char *const *values, uint32_t n, s
     return ERR_OK;
 }
 
-/* path, number of the row group, rows, bytes */
+/* path, number of the row group, rows, bytes, shape */
 static enum err add_group(void *context, const char *const *values, uint32_t n, struct error *e)
 {
     struct loader *l = context;
-    uint64_t numbers[3] = {0};
+    uint64_t numbers[4] = {0};
     UNUSED(n);
-    const struct split_file *file = split_find(l->catalog, values[0]);
-    enum err err = read_numbers(values + 1, 3, numbers, e);
+    struct split_file *file = (struct split_file *)split_find(l->catalog, values[0]);
+    enum err err = read_numbers(values + 1, 4, numbers, e);
     if (err == ERR_OK && file != NULL && numbers[0] < file->n_groups) {
         file->groups[numbers[0]] = (struct split_group){.rows = numbers[1], .bytes = numbers[2]};
+        file->shape = numbers[3];
     }
+    return err;
+}
+
+/* Columns of one file at most. */
+#define COLUMNS_MAX 64
+
+/* "1,5,5,9": the least and the greatest values, in turns, of the row groups; of all, or the text means nothing. */
+static void read_groups(struct loader *l, const struct split_file *file, const char *text, struct split_column *column)
+{
+    int64_t *first = arena_zalloc(l->arena, file->n_groups * sizeof *first);
+    int64_t *last = arena_zalloc(l->arena, file->n_groups * sizeof *last);
+    uint32_t n = 0;
+    for (char *end = NULL; *text != '\0' && n < 2 * file->n_groups; text = *end == ',' ? end + 1 : end, n++) {
+        *(n % 2 == 0 ? &first[n / 2] : &last[n / 2]) = strtoll(text, &end, 10);
+        if (end == text) {
+            return;
+        }
+    }
+    if (*text == '\0' && n == 2 * file->n_groups) {
+        column->first = first;
+        column->last = last;
+    }
+}
+
+/* path, column, its least and greatest value, and those of the row groups, or NULL */
+static enum err add_column(void *context, const char *const *values, uint32_t n, struct error *e)
+{
+    struct loader *l = context;
+    UNUSED(n);
+    struct split_file *file = (struct split_file *)split_find(l->catalog, values[0]);
+    if (file == NULL || file->n_columns == COLUMNS_MAX) {
+        return ERR_OK;
+    }
+    if (file->columns == NULL) {
+        file->columns = arena_zalloc(l->arena, COLUMNS_MAX * sizeof *file->columns);
+    }
+    struct split_column column = {.name = arena_strdup(l->arena, values[1])};
+    if (!num_parse_int(values[2], &column.least) || !num_parse_int(values[3], &column.greatest)) {
+        return error_set(e, ERR_INTERNAL, "a Parquet file's metadata has no number where one belongs");
+    }
+    if (values[4] != NULL) {
+        read_groups(l, file, values[4], &column);
+    }
+    file->columns[file->n_columns++] = column;
+    return ERR_OK;
+}
+
+/* A text of the metadata as a number, NULL if it is none: decimals have a point, times a colon. */
+static void write_number(struct buf *sql, const char *column)
+{
+    buf_format(sql,
+               "CASE WHEN contains(%s, '.') OR contains(%s, ':') THEN NULL ELSE "
+               "coalesce(TRY_CAST(%s AS BIGINT), TRY_CAST(%s AS DATE) - DATE '1970-01-01') END",
+               column, column, column, column);
+}
+
+/*
+ * What is known of columns of whole numbers and dates, if it is known of all row groups. The values of these are wanted only
+ * where they ascend: each begins where the one before ended, or later.
+ */
+static enum err read_columns(struct planner *planner, const char *list, struct loader *l, struct error *e)
+{
+    struct buf sql = {0};
+    buf_text(&sql, "WITH g AS (SELECT file_name, path_in_schema AS name, row_group_id AS id, ");
+    write_number(&sql, "stats_min_value");
+    buf_text(&sql, " AS a, ");
+    write_number(&sql, "stats_max_value");
+    buf_format(&sql,
+               " AS b, coalesce(stats_null_count, 1) AS nulls FROM parquet_metadata(%s) "
+               "WHERE type IN ('INT32', 'INT64')), "
+               "o AS (SELECT *, lag(b) OVER (PARTITION BY file_name, name ORDER BY id) AS before FROM g), "
+               "k AS (SELECT file_name, name, min(a) AS least, max(b) AS greatest, "
+               "bool_and(nulls = 0 AND (before IS NULL OR a >= before)) AS ascends, "
+               "bool_and(a IS NOT NULL AND b IS NOT NULL) AS has_all, "
+               "string_agg(a || ',' || b, ',' ORDER BY id) AS groups FROM o GROUP BY file_name, name) "
+               "SELECT file_name, name, least, greatest, CASE WHEN ascends THEN groups END FROM k "
+               "WHERE has_all ORDER BY file_name, name",
+               list);
+    enum err err = planner_rows(planner, sql.data, add_column, l, e);
+    buf_deinit(&sql);
     return err;
 }
 
@@ -271,13 +369,13 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
         buf_reset(&sql);
         buf_format(
             &sql,
-            "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT) "
-            "FROM parquet_metadata(%s) GROUP BY ALL",
+            "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT), "
+            "CAST(bit_xor(hash(column_id, path_in_schema, type)) >> 1 AS BIGINT) FROM parquet_metadata(%s) GROUP BY ALL",
             list);
         err = planner_rows(planner, sql.data, add_group, l, e);
     }
     buf_deinit(&sql);
-    return err;
+    return err == ERR_OK ? read_columns(planner, list, l, e) : err;
 }
 
 enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
@@ -375,9 +473,31 @@ static void add_split(struct splitter *s, const struct split_file *file, uint32_
     s->splits[s->n++] = range;
 }
 
+/* Of a row group that is cut, DuckDB reads so many rows at a time. */
+#define PIECE_ROWS UINT64_C(2048)
+#define PIECES_MAX 8
+
+/* A split as it is, or cut into pieces. */
+static void add_pieces(struct splitter *s, const struct split_file *file, uint32_t file_index,
+                       struct physical_split range, bool is_cut)
+{
+    uint64_t step = is_cut ? (range.rows / PIECES_MAX / PIECE_ROWS + 1) * PIECE_ROWS : range.rows;
+    uint64_t end = range.first_row + range.rows;
+    for (uint64_t first = range.first_row; first < end; first += step) {
+        uint64_t rows = end - first < step ? end - first : step;
+        bool is_whole = rows == file->rows;
+        add_split(s, file, file_index,
+                  (struct physical_split){.has_rows = !is_whole,
+                                          .first_row = is_whole ? 0 : first,
+                                          .last_row = is_whole ? 0 : first + rows - 1,
+                                          .rows = rows,
+                                          .bytes = range.bytes * rows / range.rows});
+    }
+}
+
 /* Splits rows `range` of a file, which begin and end with row groups; a row group with which one has the target ends it. */
 static void split_rows(struct splitter *s, const struct split_file *file, uint32_t file_index,
-                       const struct physical_split *range, uint64_t bytes_target)
+                       const struct physical_split *range, uint64_t bytes_target, bool is_cut)
 {
     uint64_t next_row = 0;
     uint64_t first_row = range->first_row;
@@ -394,13 +514,8 @@ static void split_rows(struct splitter *s, const struct split_file *file, uint32
         if (rows == 0 || (bytes < bytes_target && next_row < end_row)) {
             continue;
         }
-        bool is_whole = rows == file->rows;
-        add_split(s, file, file_index,
-                  (struct physical_split){.has_rows = !is_whole,
-                                          .first_row = is_whole ? 0 : first_row,
-                                          .last_row = is_whole ? 0 : first_row + rows - 1,
-                                          .rows = rows,
-                                          .bytes = bytes});
+        add_pieces(s, file, file_index, (struct physical_split){.first_row = first_row, .rows = rows, .bytes = bytes},
+                   is_cut);
         first_row += rows;
         rows = 0;
         bytes = 0;
@@ -411,7 +526,7 @@ static void split_rows(struct splitter *s, const struct split_file *file, uint32
  * So many tasks that everybody has the same to do, and as few as that allows: each of them has to read again what is sent
  * to everybody.
  */
-static uint64_t tasks_for(uint64_t bytes, const struct split_sizes *sizes)
+uint64_t split_tasks(uint64_t bytes, const struct split_sizes *sizes)
 {
     uint64_t round =
         sizes->task_bytes_max < UINT64_MAX / sizes->slots ? sizes->slots * sizes->task_bytes_max : UINT64_MAX;
@@ -421,8 +536,15 @@ static uint64_t tasks_for(uint64_t bytes, const struct split_sizes *sizes)
     return n < n_max ? n : n_max;
 }
 
+bool split_are_alike(const struct split_catalog *catalog, const char *a, const char *b)
+{
+    const struct split_file *x = split_find(catalog, a);
+    const struct split_file *y = split_find(catalog, b);
+    return x == y || (x != NULL && y != NULL && x->shape == y->shape);
+}
+
 /* Puts splits that lie side by side together, as chains, one for each task. Those of one file become one. */
-static void chain(struct splitter *s, uint64_t n_tasks)
+static void chain(struct splitter *s, const struct split_catalog *catalog, uint64_t n_tasks)
 {
     double total = 0;
     double done = 0;
@@ -447,7 +569,8 @@ static void chain(struct splitter *s, uint64_t n_tasks)
         double missing = end + share - done;
         double next = i + 1 < s->n ? (double)s->splits[i + 1].bytes : 0;
         bool is_over = missing <= 0 || next - missing > missing || i + 1 == s->n;
-        s->splits[kept - 1].is_continued = !is_over;
+        bool may_go_on = !is_over && split_are_alike(catalog, split.file, s->splits[i + 1].file);
+        s->splits[kept - 1].is_continued = may_go_on;
         end += is_over ? share : 0;
         while (is_over && share > 0 && end + share <= done) {
             end += share;
@@ -469,10 +592,27 @@ static void make_whole(struct splitter *s, const struct split_catalog *catalog)
     }
 }
 
+/* If tasks have fewer row groups than this, a few are too uneven: they are cut, and two tasks read the same one in part. */
+#define GROUPS_PER_TASK_MIN 2
+#define TASKS_PER_GROUP_MAX 2 /* what is in common would cost more than it brings */
+
+static uint64_t count_groups(const struct split_catalog *catalog, const struct scan *scan)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < scan->n_files; i++) {
+        const struct split_file *file = split_find(catalog, scan->files[i]);
+        n += file != NULL ? file->n_groups : 0;
+    }
+    return n;
+}
+
 void split_scan(const struct split_catalog *catalog, const struct scan *scan, const struct split_sizes *sizes,
                 struct arena *arena, struct physical_split **out_splits, uint32_t *out_n)
 {
     struct splitter s = {.arena = arena};
+    uint64_t n_tasks = sizes->slots > 0 ? split_tasks(split_total_of(catalog, scan).bytes, sizes) : 0;
+    uint64_t n_groups = count_groups(catalog, scan);
+    bool is_cut = n_groups < GROUPS_PER_TASK_MIN * n_tasks && n_tasks <= TASKS_PER_GROUP_MAX * n_groups;
     for (uint32_t i = 0; i < scan->n_files; i++) {
         const struct split_file *file = split_find(catalog, scan->files[i]);
         if (file == NULL) { /* nothing is known about it, so it is read as a whole */
@@ -480,12 +620,11 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
             add_split(&s, &unknown, i, (struct physical_split){0});
         } else if (file->n_groups > 0) {
             struct physical_split whole = {.rows = file->rows};
-            split_rows(&s, file, i, &whole, sizes->bytes_target);
+            split_rows(&s, file, i, &whole, sizes->bytes_target, is_cut);
         }
     }
     if (sizes->slots > 0) {
-        uint64_t bytes = split_total_of(catalog, scan).bytes;
-        chain(&s, tasks_for(bytes, sizes));
+        chain(&s, catalog, n_tasks);
         make_whole(&s, catalog);
     }
     if (s.n == 0) { /* all are empty; somebody has to say what the columns are */

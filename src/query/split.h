@@ -2,8 +2,8 @@
  * split.h - what files hold, and how a scan is shared out among tasks.
  *
  * The metadata of all Parquet files of a plan is read once (split_catalog_load); after that, cutting needs no files.
- * A split is a file, or rows of one: whole row groups, so that no row group is read by two tasks. A file of CSV or JSON
- * is never split; of several, each has one task.
+ * A split is a file, or rows of one: whole row groups, so that no row group is read by two tasks, unless there are so few
+ * that some tasks would have much more to do than others. A file of CSV or JSON is never split; of several, each has one task.
  *
  * Ownership: all lies in the arena given. Threads: a catalog that is loaded may be read by several.
  */
@@ -25,6 +25,15 @@ struct split_group {
     uint64_t bytes; /* compressed, as in the file */
 };
 
+/* A column of whole numbers or dates (days). */
+struct split_column {
+    const char *name;
+    int64_t least;
+    int64_t greatest;
+    int64_t *first; /* the least value of each row group, if they ascend and none is NULL; else NULL */
+    int64_t *last;  /* likewise the greatest one */
+};
+
 struct split_file {
     const char *path;
     uint64_t rows;
@@ -36,6 +45,9 @@ struct split_file {
     int64_t placed_ns;  /* that of its name and of its folder, the later one */
     uint32_t n_groups;
     struct split_group *groups;
+    uint64_t shape;     /* a hash of the names, places and types of all columns; 0: not known */
+    uint32_t n_columns; /* of which something is known */
+    struct split_column *columns;
 };
 
 struct split_catalog {
@@ -92,12 +104,27 @@ struct split_total {
 /* What all files of the scan hold together. Files that the catalog does not know count as nothing. */
 struct split_total split_total_of(const struct split_catalog *catalog, const struct scan *scan);
 
+/* What is known of a column; NULL: nothing. */
+const struct split_column *split_column_of(const struct split_file *file, const char *name);
+
+/* About how many rows the scan's filters leave; negative if the files do not say. */
+double split_rows_left(const struct split_catalog *catalog, const struct scan *scan);
+
 struct split_sizes {
     uint64_t bytes_target;   /* of a split */
     uint32_t slots;          /* that will work on them; 0: not known, and each split is a task */
     uint64_t task_bytes_min; /* a task for less is not worth it */
     uint64_t task_bytes_max; /* what a task should read at most; at least 1 if slots are known */
 };
+
+/*
+ * Whether two files have the same columns in the same places, so that one task can read both: by the one that it sees first,
+ * or by the places of columns. Of files that differ, it would take values of other columns, or types that are too narrow.
+ */
+bool split_are_alike(const struct split_catalog *catalog, const char *a, const char *b);
+
+/* How many tasks should share so many bytes. */
+uint64_t split_tasks(uint64_t bytes, const struct split_sizes *sizes);
 
 /*
  * The splits of a scan with files, at least one: a file ends a split, and so does a row group with which it has

@@ -198,7 +198,7 @@ scenario('dashboard: a job is looked into and retried with nothing but the keybo
 scenario('dashboard: a query that runs shows how far each of its stages is', async (world) => {
   const { base, post, ended } = await lively(world);
   const page = await openPage(world, `${base}/#/jobs`);
-  const running = page.getByRole('button', { name: /^s0: running, [0-3] of 4 tasks done, [1-4] running, 0 failed, \d+ % through/ });
+  const running = page.getByRole('button', { name: /^s0: running, \d+ of \d+ tasks done, \d+ running, 0 failed, \d+ % through/ });
   const over = page.getByRole('button', { name: /^s0: succeeded/ });
   let id;
   // On a busy machine the page may be slower than the query: then once more, with more to do.
@@ -206,6 +206,7 @@ scenario('dashboard: a query that runs shows how far each of its stages is', asy
     assert.ok(times <= 12800, 's0 was never seen running');
     const sql = `select country, max(md5(repeat(sale::varchar, ${times}))) as m from sales group by country`;
     ({ job_id: id } = await post('/v1/queries', { sql, options: { forced: true, partitions: 4 } }));
+    await page.goto('about:blank'); // or the stages of the job before would be there at first
     await page.goto(`${base}/#/jobs/${id}`);
     await running.or(over).first().waitFor();
     isSeen = await running.isVisible();
@@ -213,8 +214,8 @@ scenario('dashboard: a query that runs shows how far each of its stages is', asy
   await page.getByText(/^[1-9] of \d+ done$/).waitFor();
   await picture(page, 'job-query-running');
   assert.equal((await ended(id)).state, 'succeeded');
-  await page.getByRole('button', { name: /^s0: succeeded, 4 of 4 tasks done/ }).waitFor();
-  await page.getByRole('row', { name: /^s0 4 / }).waitFor(); // of the table of skew
+  await page.getByRole('button', { name: /^s0: succeeded, (\d+) of \1 tasks done/ }).waitFor();
+  await page.getByRole('row', { name: /^s0 \d+ / }).waitFor(); // of the table of skew
   await page.getByRole('link', { name: 'Rows' }).click();
   await page.getByText('6 rows in').waitFor();
   checkQuiet(page, base);

@@ -7,6 +7,8 @@ import { tableFromArrow } from './sql-table.js';
 // Cut into stages however small the input is, nothing broadcast.
 export const forced = { forced: true, single_task_bytes: 0, broadcast_bytes: 0, partitions: 3 };
 export const broadcasting = { ...forced, broadcast_bytes: 1e12 };
+// Small sides broadcast, others moved, and what lies side by side joined where it is, as in a cluster that is in use.
+export const mixed = { ...forced, broadcast_bytes: 65536 };
 
 const lower = (state) => state.replace(/^(QUERY|TASK)_STATE_/, '').toLowerCase();
 

@@ -525,6 +525,57 @@ TEST(a_fetch_can_be_canceled_while_it_waits)
     exchange_channels_close(channels);
 }
 
+/* Reads on until so many rows have come in all, or none does. */
+static enum err read_rows(struct exchange_fetch *fetch, int64_t rows, int64_t *out_sum, struct error *e)
+{
+    enum err err = ERR_OK;
+    while (rows > 0 && err == ERR_OK) {
+        struct ArrowArray array = {0};
+        err = exchange_fetch_next(fetch, &array, e);
+        if (err == ERR_OK) {
+            CHECK(array.release != NULL);
+            const int64_t *numbers = array.children[0]->buffers[1];
+            for (int64_t i = 0; i < array.length; i++) {
+                *out_sum += numbers[i];
+            }
+            rows -= array.length;
+            array.release(&array);
+        }
+    }
+    return err;
+}
+
+TEST(a_worker_that_is_silent_does_not_keep_others_from_being_read)
+{
+    struct peer peers[2];
+    struct proxy proxy;
+    struct exchange_channels *channels = peer_channels();
+    struct exchange_fetch *fetch = NULL;
+    struct ArrowArray array = {0};
+    struct error e = {0};
+    int64_t sum = 0;
+    pthread_t thread;
+    peer_open(&peers[0], PLENTY);
+    peer_open(&peers[1], PLENTY);
+    proxy_open(&proxy, peers[0].address);
+    atomic_store(&proxy.is_silent, true); /* connections are made, and nothing comes over them */
+    struct exchange_source sources[2] = {peer_write(&peers[0], 0, 0, 1000, 1, 0),
+                                         peer_write(&peers[1], 1, 1000, 1000, 1, 0)};
+    sources[0].address = proxy.address;
+    struct exchange_fetch_options options = {.channels = channels};
+    CHECK_ERR(exchange_fetch_open(sources, 2, &options, &fetch, &e), ERR_OK);
+    CHECK_ERR(read_rows(fetch, 1000, &sum, &e), ERR_OK);
+    CHECK_INT(sum, sum_below(2000) - sum_below(1000)); /* all of the second, while the first is waited for */
+    CHECK_INT(pthread_create(&thread, NULL, cancel, fetch), 0);
+    CHECK_ERR(exchange_fetch_next(fetch, &array, &e), ERR_CANCELED);
+    pthread_join(thread, NULL);
+    exchange_fetch_close(fetch);
+    proxy_close(&proxy);
+    peer_close(&peers[0]);
+    peer_close(&peers[1]);
+    exchange_channels_close(channels);
+}
+
 TEST(a_fetch_can_be_closed_at_any_moment)
 {
     struct peer peer;

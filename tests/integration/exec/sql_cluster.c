@@ -274,6 +274,12 @@ static bool is_well(const struct cluster_job *job, const struct exec_outcome *ou
     return true;
 }
 
+/* The number-th in turn of those that get tasks. */
+static uint32_t worker_of(const struct cluster_job *job, uint32_t number)
+{
+    return number % (job->n_workers > 0 ? job->n_workers : CLUSTER_WORKERS);
+}
+
 static bool refine(struct cluster *cluster, struct cluster_job *job)
 {
     uint32_t *awaited = NULL;
@@ -291,7 +297,7 @@ static bool refine(struct cluster *cluster, struct cluster_job *job)
                              .sources = sources.list,
                              .n_sources = sources.n};
     struct cluster_output *output = add_stage(job, 1)->outputs;
-    run(cluster, job->n_refined++ % CLUSTER_WORKERS, &task, NULL, &output->outcome);
+    run(cluster, worker_of(job, job->n_refined++), &task, NULL, &output->outcome);
     mem_free(sources.list);
     if (!is_well(job, &output->outcome)) {
         return false;
@@ -320,7 +326,7 @@ bool cluster_step(struct cluster *cluster, struct cluster_job *job)
         for (uint32_t k = 0; k < n; k++) {
             struct cluster_output *output = &stage->outputs[k];
             output->attempt = 1;
-            output->worker = (i + k) % CLUSTER_WORKERS;
+            output->worker = worker_of(job, i + k);
             cluster_run_task(cluster, job, i, job->read->stages[i].job_stage, k, output->worker, NULL,
                              &output->outcome);
             if (!is_well(job, &output->outcome)) {

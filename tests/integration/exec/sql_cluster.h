@@ -55,6 +55,7 @@ struct cluster_job {
     struct cluster_stage stages[CLUSTER_STAGES_MAX];
     uint32_t n_stages;
     uint32_t n_refined;  /* second plannings */
+    uint32_t n_workers;  /* that get tasks, from the first on; 0: all */
     struct buf *failure; /* gets the words of a task that fails; NULL: that ends the test */
 };
 

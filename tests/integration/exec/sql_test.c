@@ -294,8 +294,8 @@ static uint32_t count_reduce_tasks(struct cluster *cluster, const char *options)
     struct cluster_job job;
     struct buf inputs = {0};
     struct buf members = {0};
-    const char *sql = "SELECT id, count(*) AS n, max(name) AS m FROM '@/facts*.parquet' GROUP BY id ORDER BY id "
-                      "LIMIT 4000";
+    const char *sql = "SELECT -id AS id, count(*) AS n, max(name) AS m FROM '@/facts*.parquet' GROUP BY 1 ORDER BY 1 "
+                      "LIMIT 4000"; /* rows of the ids themselves would be together */
     buf_format(&members, "\"options\":{\"slots\":4,\"partitions\":3,\"forced\":true,\"tail_bytes\":1%s}", options);
     cluster_compare(cluster, sql, members.data, ORDER_IS_FREE, &(uint32_t){0});
     cluster_begin(cluster, &job);
@@ -456,6 +456,44 @@ TEST(a_task_reads_the_partitions_of_its_group_only)
     cluster_close(&cluster);
 }
 
+/* Runs a query with an exchange by hash. Returns what servers have sent and others taken since the cluster was opened. */
+static uint64_t count_sent_with(struct cluster *cluster, uint32_t n_workers)
+{
+    struct cluster_job job;
+    struct table rows = {0};
+    uint64_t bytes = 0;
+    cluster_begin(cluster, &job);
+    job.n_workers = n_workers;
+    cluster_use_plan(&job, "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(1000) r(i)\",\"output\":"
+                           "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":4}},"
+                           "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"SELECT count(*) AS n, sum(k) AS s FROM m\","
+                           "\"output\":{\"exchange\":\"gather\"}},"
+                           "{\"id\":2,\"inputs\":{\"p\":1},\"sql\":\"SELECT sum(n) AS n, sum(s) AS s FROM p\","
+                           "\"output\":{\"exchange\":\"result\"}}]}");
+    while (cluster_step(cluster, &job)) {
+    }
+    cluster_result(cluster, &job, &rows);
+    CHECK_UINT(rows.n_rows, 1);
+    CHECK_STR(rows.rows[0][0], "1000");
+    CHECK_STR(rows.rows[0][1], "499500");
+    for (uint32_t i = 0; i < CLUSTER_WORKERS; i++) {
+        bytes += exchange_server_bytes(cluster->workers[i].server);
+        bytes += exchange_channels_bytes(cluster->workers[i].channels);
+    }
+    table_deinit(&rows);
+    cluster_end(&job);
+    return bytes;
+}
+
+TEST(what_a_worker_has_itself_is_read_without_a_connection)
+{
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    CHECK_UINT(count_sent_with(&cluster, 1), 0);
+    CHECK(count_sent_with(&cluster, CLUSTER_WORKERS) > 0);
+    cluster_close(&cluster);
+}
+
 /* A plan that does not say so: the stream is opened a second time, which is an error, and the task runs again with a table. */
 TEST(an_input_that_is_read_twice_is_kept)
 {
@@ -476,6 +514,28 @@ TEST(an_input_that_is_read_twice_is_kept)
         n += strtol(rows.rows[i][0], NULL, 10);
     }
     CHECK_INT(n, 1000);
+    table_deinit(&rows);
+    cluster_end(&job);
+    cluster_close(&cluster);
+}
+
+/* Rows of the last statement cannot be poured, and what comes before it cannot be run twice. */
+TEST(statements_before_the_last_one_run_once)
+{
+    struct cluster cluster;
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    cluster_begin(&cluster, &job);
+    cluster_use_plan(&job,
+                     "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(100) r(i)\",\"output\":"
+                     "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":4}},"
+                     "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"CREATE TEMP TABLE t AS SELECT max(k) AS a FROM m; "
+                     "EXPLAIN SELECT * FROM t;\",\"output\":{\"exchange\":\"gather\"}},{\"id\":2,\"inputs\":{\"e\":1},"
+                     "\"sql\":\"SELECT count(*) AS n FROM e\",\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK(cluster_step(&cluster, &job));
+    cluster_result(&cluster, &job, &rows);
+    CHECK_STR(rows.rows[0][0], "4");
     table_deinit(&rows);
     cluster_end(&job);
     cluster_close(&cluster);

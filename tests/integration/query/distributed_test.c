@@ -57,6 +57,7 @@ struct totals {
     uint32_t n_choices;
     uint32_t n_sieves;
     uint32_t n_sieves_out;
+    uint32_t n_ranged;
     uint32_t n_empty;
     uint32_t n_grouped;
     struct buf singles; /* "name: reason" lines */
@@ -99,6 +100,7 @@ static void note_facts(struct totals *totals, const struct test_query *query, co
     totals->n_choices += facts->n_choices;
     totals->n_sieves += facts->n_sieves;
     totals->n_sieves_out += facts->n_sieves_out;
+    totals->n_ranged += facts->n_ranged;
     totals->n_empty += facts->n_empty;
     totals->n_grouped += facts->n_grouped;
     if (!is_first) {
@@ -143,10 +145,10 @@ static struct totals run_file(struct runner *runner, const char *file, uint32_t 
         table_deinit(&expected);
     }
     printf("%s: %" PRIu32 " queries, %" PRIu32 " distributed, %" PRIu32 " as one task, %" PRIu32
-           " choices for a broadcast, %" PRIu32 " sieves and %" PRIu32 " taken out, %" PRIu32 " empty stages, %" PRIu32
-           " with fewer tasks\n",
+           " choices for a broadcast, %" PRIu32 " sieves and %" PRIu32 " taken out, %" PRIu32
+           " stages by ranges, %" PRIu32 " empty stages, %" PRIu32 " with fewer tasks\n",
            file, totals.n, totals.n_distributed, totals.n_single, totals.n_choices, totals.n_sieves,
-           totals.n_sieves_out, totals.n_empty, totals.n_grouped);
+           totals.n_sieves_out, totals.n_ranged, totals.n_empty, totals.n_grouped);
     return totals;
 }
 
@@ -170,6 +172,7 @@ TEST(all_queries_of_tpch_are_distributed_and_right)
         CHECK_UINT(totals.n, 22);
         CHECK_UINT(totals.n_distributed, 22);
         CHECK(totals.n_choices > 0);
+        CHECK(totals.n_ranged > 0);
         CHECK(totals.n_empty > 0);
         CHECK(totals.n_grouped > 0);
     }

@@ -318,6 +318,10 @@ static void write_join_condition(struct generator *g, const struct scope *scope,
         const struct visible *a = pick_column(g, &left, class);
         const struct visible *b = pick_column(g, &right, class);
         buf_text(g->out, i == 0 ? "" : " AND ");
+        if (i == 0 && left.columns[0].class == CLASS_INT && right.columns[0].class == CLASS_INT && chance(g, 2)) {
+            buf_format(g->out, "%s = %s", left.columns[0].sql, right.columns[0].sql); /* by which tables are ordered */
+            continue;
+        }
         if (a == NULL || b == NULL) {
             a = pick_column(g, &left, CLASS_INT);
             b = pick_column(g, &right, CLASS_INT);

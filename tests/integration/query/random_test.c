@@ -27,6 +27,7 @@ struct campaign {
     struct run_options options;
     uint32_t n_refused; /* by DuckDB itself */
     uint32_t n_single;
+    uint32_t n_ranged;
     uint32_t n_rows; /* queries with rows */
 };
 
@@ -61,6 +62,7 @@ static bool shows_difference(struct campaign *c, const char *sql, struct buf *di
         is_different = true;
     } else {
         c->n_single += facts.is_single ? 1 : 0;
+        c->n_ranged += facts.n_ranged > 0 ? 1 : 0;
         c->n_rows += expected.n_rows > 0 ? 1 : 0;
         is_different = !table_equal(&expected, &actual, facts.is_ordered ? ORDER_MATTERS : ORDER_IS_FREE, difference);
     }
@@ -135,13 +137,14 @@ TEST(random_queries_give_the_same_in_stages_and_in_one_piece)
         decisions_deinit(&decisions);
     }
     printf("%" PRIu64 " random queries: %" PRIu32 " with rows, %" PRIu32 " refused by DuckDB, %" PRIu32
-           " as one task\n",
-           n, c.n_rows, c.n_refused, c.n_single);
+           " as one task, %" PRIu32 " by ranges\n",
+           n, c.n_rows, c.n_refused, c.n_single, c.n_ranged);
     CHECK_UINT(n_failed, 0);
     /* The queries must be worth running: few refused, most with rows, most in stages. */
     CHECK(c.n_refused * 10 <= n + 10);
     CHECK(c.n_rows * 2 + 10 >= n);
     CHECK(c.n_single * 4 <= n + 10);
+    CHECK(c.n_ranged * 25 + 10 >= n);
     campaign_close(&c);
 }
 

@@ -380,6 +380,7 @@ static enum err run_stage(struct run *run, uint32_t stage)
     if (s->n_splits > run->facts->n_splits_max) {
         run->facts->n_splits_max = s->n_splits;
     }
+    run->facts->n_ranged += strstr(s->sql, "({{task}} = 0 OR ") != NULL ? 1 : 0;
     if (s->n_splits > 0 && n > run->facts->n_readers_max) {
         run->facts->n_readers_max = n;
     }

@@ -56,6 +56,7 @@ struct run_facts {
     uint32_t n_choices;     /* that were made for a broadcast */
     uint32_t n_sieves;      /* stages that left out rows before these moved */
     uint32_t n_sieves_out;  /* such stages that were not worth it, and gone */
+    uint32_t n_ranged;      /* stages whose tasks read ranges of keys */
     uint32_t n_empty;       /* stages that were made empty */
     uint32_t n_grouped;     /* stages with fewer tasks than partitions */
     uint32_t n_operator_tasks;

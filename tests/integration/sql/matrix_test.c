@@ -2,8 +2,8 @@
  * The queries of tests/data over real workers: what stages write goes through scatter, Arrow, store and network. Each query
  * can be run in eight ways: nothing or everything broadcast, 2 or 5 partitions, rows in memory or in files.
  *
- * A quarter of TPC-H and a tenth of the others is run, chosen by a seed that changes from day to day; with
- * CAPSTAN_TEST_ALL=1 everything. A run is done again with the CAPSTAN_TEST_SEED that it printed.
+ * Of all runs of TPC-H, and of the others, a quarter is done, chosen by a seed that changes from day to day; with
+ * CAPSTAN_TEST_ALL=1 everything is. A run is done again with the CAPSTAN_TEST_SEED that it printed.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,12 @@
 /*
- * Joins and aggregates over four times the memory of all workers. With much less memory DuckDB cannot work, whatever it
- * spills. Real processes, whose memory is measured, do the same in tests/e2e/load-sql.test.js, for ./dev soak sql.
+ * Joins and aggregates over four times the memory of all workers, in partitions that are as large as the memory of one. With
+ * much less memory DuckDB cannot work, whatever it spills. Real processes, whose memory is measured, do the same in
+ * tests/e2e/load-sql.test.js, for ./dev soak sql.
  */
 #include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "exec/sql_cluster.h"
@@ -12,7 +16,7 @@
 #define ROW_BYTES 64          /* as DuckDB has them in memory */
 #define ROWS (4 * CLUSTER_WORKERS * MEMORY_BYTES / ROW_BYTES)
 
-#define FORCED "\"options\":{\"forced\":true,\"slots\":4,\"partitions\":16,\"broadcast_bytes\":0}"
+#define FORCED "\"options\":{\"forced\":true,\"slots\":4,\"partitions\":8,\"broadcast_bytes\":0}"
 
 /* Every row has its own key, so nothing can be left out before the exchange, and what is right follows from the rows. */
 static const struct {
@@ -27,6 +31,33 @@ static const struct {
      "SELECT count(*) AS n, sum(hash(s, v) % 1000)::BIGINT AS h FROM rows"},
 };
 
+/* Files that appear in the cluster's folder, where DuckDB has its blocks if they do not fit, are noted from now on. */
+static int watch_folder(const struct cluster *cluster)
+{
+    int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    CHECK(watch >= 0);
+    CHECK(inotify_add_watch(watch, cluster->folder, IN_CREATE) >= 0);
+    return watch;
+}
+
+/* How many of DuckDB's have appeared, also such as are gone by now. */
+static uint32_t count_spilled(int watch)
+{
+    char events[16384];
+    uint32_t n_files = 0;
+    ssize_t n = 0;
+    while ((n = read(watch, events, sizeof(events))) > 0) {
+        for (const char *at = events; at < events + n;) {
+            struct inotify_event event;
+            memcpy(&event, at, sizeof(event));
+            at += sizeof(event);
+            n_files += event.len > 0 && strncmp(at, "duckdb_temp", strlen("duckdb_temp")) == 0 ? 1 : 0;
+            at += event.len;
+        }
+    }
+    return n_files;
+}
+
 static void compare(struct cluster *cluster, const char *sql, const char *known)
 {
     struct cluster_job job;
@@ -39,10 +70,13 @@ static void compare(struct cluster *cluster, const char *sql, const char *known)
     cluster_inputs(cluster, sql, FORCED, &inputs);
     const struct exec_outcome *planned = cluster_plan(cluster, &job, inputs.data);
     CHECK_STR(planned->is_success ? NULL : planned->message.data, NULL);
+    int watch = watch_folder(cluster);
     while (cluster_step(cluster, &job)) {
     }
+    CHECK(count_spilled(watch) > 0); /* DuckDB's memory was too little for a task */
+    close(watch);
     for (uint32_t i = 0; i < CLUSTER_WORKERS; i++) {
-        CHECK(folder_files(cluster->workers[i].folder.shuffle) > 0); /* it did not fit */
+        CHECK(folder_files(cluster->workers[i].folder.shuffle) > 0); /* nor did that for rows between tasks do */
         exchange_store_drop_job(cluster->workers[i].folder.store, job.id);
     }
     cluster_result(cluster, &job, &actual);

@@ -405,3 +405,55 @@ TEST(a_query_that_writes_has_a_file_per_task_and_publishes_them)
     CHECK_STR(plan->stages[2].sql, "SELECT file, rows FROM files");
     fixture_deinit(&f);
 }
+
+#define MANY_FILES 200
+#define MANY_GROUPS 1000
+
+/* Sums by a over files in which a ascends, each behind the one before, or all over the same values. */
+static const struct physical_plan *sum_many(struct fixture *f, bool has_overlap)
+{
+    struct split_file *many = arena_zalloc(&f->arena, MANY_FILES * sizeof *many);
+    struct split_catalog *known = arena_zalloc(&f->arena, sizeof *known);
+    struct plan_node *scan = scan_of(f, "");
+    scan->as.scan->n_files = MANY_FILES;
+    scan->as.scan->files = arena_zalloc(&f->arena, MANY_FILES * sizeof *scan->as.scan->files);
+    for (uint32_t i = 0; i < MANY_FILES; i++) {
+        struct split_column *column = arena_zalloc(&f->arena, sizeof *column);
+        many[i] = (struct split_file){.path = arena_format(&f->arena, "%04u", (unsigned)i),
+                                      .has_identity = true,
+                                      .n_groups = MANY_GROUPS,
+                                      .n_columns = 1,
+                                      .columns = column};
+        many[i].groups = arena_zalloc(&f->arena, MANY_GROUPS * sizeof *many[i].groups);
+        column->name = "a";
+        column->first = arena_zalloc(&f->arena, MANY_GROUPS * sizeof *column->first);
+        column->last = arena_zalloc(&f->arena, MANY_GROUPS * sizeof *column->last);
+        for (uint32_t k = 0; k < MANY_GROUPS; k++) {
+            many[i].groups[k] = (struct split_group){.rows = 1000, .bytes = 100000000};
+            many[i].rows += many[i].groups[k].rows;
+            many[i].bytes += many[i].groups[k].bytes;
+            column->first[k] = 1000 * ((has_overlap ? 0 : (int64_t)i * MANY_GROUPS) + k);
+            column->last[k] = column->first[k] + 999;
+        }
+        scan->as.scan->files[i] = many[i].path;
+    }
+    *known = (struct split_catalog){.n_files = MANY_FILES, .files = many};
+    f->options.catalog = known;
+    f->options.slots = 1024;
+    return cut(f, sum_over(f, scan, true));
+}
+
+/* A split for each file of each task would be a plan that nobody takes; and bounds must not be looked for in all pieces. */
+TEST(a_table_of_very_many_row_groups_is_cut_into_ranges_if_few_files_are_opened)
+{
+    struct fixture f = fixture_new();
+    const struct physical_plan *plan = sum_many(&f, false);
+    CHECK(plan->single_reason == NULL);
+    check_exchanges(plan, "result/1024");
+    fixture_deinit(&f);
+    f = fixture_new();
+    plan = sum_many(&f, true);
+    CHECK(plan->single_reason == NULL);
+    CHECK_UINT(plan->n_stages, 2);
+    fixture_deinit(&f);
+}

@@ -465,3 +465,61 @@ TEST(the_last_of_several_statements_is_found)
     CHECK_UINT(physical_last_statement("a; b;c ; "), 5);
     CHECK_UINT(physical_last_statement("create view v as select ';'; select $$;$$"), 28);
 }
+
+static void check_names(const char *const *names, uint32_t n, const char *sql, bool is_told)
+{
+    struct arena arena = {0};
+    struct buf text = {0};
+    const char *const *read = NULL;
+    buf_text(&text, sql);
+    physical_write_names(&text, names, n);
+    CHECK_UINT(physical_read_names(text.data, &arena, &read), is_told ? n : 0);
+    for (uint32_t i = 0; i < n && is_told; i++) {
+        CHECK_STR(read[i], names[i]);
+    }
+    text.data[physical_trimmed(text.data)] = '\0';
+    CHECK_STR(text.data, "SELECT 1");
+    buf_deinit(&text);
+    arena_deinit(&arena);
+}
+
+TEST(names_of_a_result_come_back_as_they_were)
+{
+    check_names((const char *const[]){"a"}, 1, "SELECT 1", true);
+    check_names((const char *const[]){"a", "a", "", "we \"ird\"", "x, \"y", "line\nbreak", "-- no", "*", "/"}, 9,
+                "SELECT 1; \n;", true);
+    check_names((const char *const[]){"ends */ here"}, 1, "SELECT 1", false); /* would end the comment */
+    check_names((const char *const[]){"begins /* here"}, 1, "SELECT 1", false);
+    check_names((const char *const[]){"a *", "/ b"}, 2, "SELECT 1", true);
+    check_names(NULL, 0, "SELECT 1;", false);
+}
+
+TEST(names_that_the_user_wrote_into_a_comment_are_not_ours)
+{
+    struct arena arena = {0};
+    struct buf text = {0};
+    const char *const *read = NULL;
+    const char *name = "a*/";
+    buf_text(&text, "SELECT 1 AS \"a*/\"\n/* columns \"z\" */");
+    physical_write_names(&text, &name, 1);
+    CHECK_UINT(physical_read_names(text.data, &arena, &read), 0);
+    buf_deinit(&text);
+    arena_deinit(&arena);
+}
+
+TEST(what_only_looks_like_names_is_none)
+{
+    static const char *const texts[] = {
+        "SELECT '\n/* columns \"a\" */'",       "SELECT 1\n/* columns a */",
+        "SELECT 1\n/* columns \"a\", */",       "SELECT 1\n/* columns \"a */",
+        "SELECT 1\n/* columns \"a\" */ FROM t", "SELECT 1\n/* columns  */",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct arena arena = {0};
+        const char *const *names = NULL;
+        CHECK_UINT(physical_read_names(texts[i], &arena, &names), 0);
+        arena_deinit(&arena);
+    }
+    CHECK_UINT(physical_trimmed(texts[0]), strlen(texts[0]));
+    CHECK_UINT(physical_trimmed(texts[4]), strlen(texts[4]));
+}

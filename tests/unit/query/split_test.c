@@ -122,3 +122,109 @@ TEST(splits_are_chained_so_that_all_slots_have_the_same_to_do)
     CHECK_UINT(shares(&f, bytes), 1);
     arena_deinit(&f.arena);
 }
+
+TEST(few_row_groups_are_cut_so_that_tasks_have_the_same_to_do)
+{
+    static struct split_group uneven[] = {{122880, 12000000}, {27120, 2700000}};
+    static struct split_file one[] = {
+        {.path = "d", .rows = 150000, .bytes = 14700000, .n_groups = 2, .groups = uneven}};
+    const struct split_catalog few = {.n_files = 1, .files = one};
+    const char *names[] = {"d"};
+    struct scan scan = {.source = SCAN_PARQUET, .files = names, .n_files = 1};
+    struct split_sizes sizes = {.bytes_target = 1, .slots = 2, .task_bytes_min = 1, .task_bytes_max = 1000000000};
+    struct arena arena = {0};
+    struct physical_split *splits = NULL;
+    uint32_t n = 0;
+    split_scan(&few, &scan, &sizes, &arena, &splits, &n);
+    CHECK_UINT(n, 2);
+    CHECK_UINT(splits[0].first_row, 0);
+    CHECK_UINT(splits[1].first_row, splits[0].last_row + 1);
+    CHECK_UINT(splits[1].last_row, 149999);
+    CHECK_UINT(splits[0].rows + splits[1].rows, 150000);
+    CHECK_UINT((splits[0].last_row + 1) % 2048, 0);
+    CHECK(splits[0].rows > 60000 && splits[0].rows < 90000);
+    /* With more, none is. */
+    sizes.slots = 1;
+    split_scan(&few, &scan, &sizes, &arena, &splits, &n);
+    CHECK_UINT(n, 1);
+    CHECK(!splits[0].has_rows);
+    arena_deinit(&arena);
+}
+
+/* Days and numbers of two files, and conditions on them. */
+
+static struct split_column first_columns[] = {{.name = "day", .least = 0, .greatest = 99},
+                                              {.name = "n", .least = 1, .greatest = 10}};
+static struct split_column second_columns[] = {{.name = "day", .least = 100, .greatest = 199},
+                                               {.name = "n", .least = 11, .greatest = 20}};
+static struct split_file dated_files[] = {
+    {.path = "a", .rows = 1000, .n_columns = 2, .columns = first_columns},
+    {.path = "b", .rows = 3000, .n_columns = 2, .columns = second_columns},
+    {.path = "c", .rows = 0},
+};
+static const struct split_catalog dated = {.n_files = 3, .files = dated_files};
+
+static struct expression *day(struct arena *arena, enum comparison comparison, int64_t days, bool is_turned)
+{
+    struct constant *constant = arena_zalloc(arena, sizeof *constant);
+    struct expression *e = arena_zalloc(arena, sizeof *e);
+    struct expression *value = arena_zalloc(arena, sizeof *value);
+    struct expression *column = expression_ref(arena, 0, type_plain(TYPE_DATE));
+    *constant = (struct constant){.type = type_plain(TYPE_DATE)};
+    constant->as.integer = (struct wide_int){.upper = days < 0 ? -1 : 0, .lower = (uint64_t)days};
+    *value = (struct expression){.kind = EXPRESSION_CONSTANT, .type = constant->type};
+    value->as.constant = constant;
+    *e = (struct expression){.kind = EXPRESSION_COMPARISON, .type = type_plain(TYPE_BOOLEAN), .n_args = 2};
+    e->args = arena_zalloc(arena, 2 * sizeof *e->args);
+    e->args[is_turned ? 1 : 0] = column;
+    e->args[is_turned ? 0 : 1] = value;
+    e->as.comparison = comparison;
+    return e;
+}
+
+static int64_t rows_left(struct expression **filters, uint32_t n)
+{
+    const char *paths[] = {"a", "b", "c"};
+    const char *columns[] = {"day", "n"};
+    const struct type *types[] = {type_plain(TYPE_DATE), type_plain(TYPE_VARCHAR)};
+    struct scan scan = {.source = SCAN_PARQUET,
+                        .files = paths,
+                        .n_files = 3,
+                        .names = columns,
+                        .types = types,
+                        .n_names = 2,
+                        .filters = filters,
+                        .n_filters = n};
+    return (int64_t)split_rows_left(&dated, &scan);
+}
+
+TEST(a_range_of_days_leaves_its_share_of_the_rows)
+{
+    struct arena arena = {0};
+    struct expression *filters[2] = {day(&arena, COMPARE_GREATER_OR_EQUAL, 50, false)};
+    CHECK_INT(rows_left(filters, 0), -1);
+    CHECK_INT(rows_left(filters, 1), 500 + 3000);
+    filters[1] = day(&arena, COMPARE_LESS, 150, false);
+    struct expression both = {.kind = EXPRESSION_AND, .n_args = 2, .args = filters};
+    struct expression *conjunction = &both;
+    CHECK_INT(rows_left(&conjunction, 1), 500 + 1500);
+    filters[1] = day(&arena, COMPARE_GREATER, 150, true); /* 150 > day */
+    CHECK_INT(rows_left(&conjunction, 1), 500 + 1500);
+    filters[1] = day(&arena, COMPARE_LESS_OR_EQUAL, 49, false);
+    CHECK_INT(rows_left(&conjunction, 1), 1); /* none, but nobody knows for sure */
+    filters[0] = day(&arena, COMPARE_GREATER, -7, false);
+    filters[1] = day(&arena, COMPARE_EQUAL, 3, false); /* another condition: a fifth */
+    CHECK_INT(rows_left(&conjunction, 1), 800);
+    CHECK_INT(rows_left(&filters[1], 1), -1);
+    arena_deinit(&arena);
+}
+
+TEST(files_that_do_not_know_their_days_leave_it_to_others)
+{
+    struct arena arena = {0};
+    struct expression *filter = day(&arena, COMPARE_GREATER_OR_EQUAL, 50, false);
+    dated_files[1].n_columns = 0;
+    CHECK_INT(rows_left(&filter, 1), -1);
+    dated_files[1].n_columns = 2;
+    arena_deinit(&arena);
+}
