@@ -37,6 +37,7 @@ struct duck_options {
     const char *temp_folder;         /* where it spills to; NULL: it may not spill */
     const char *disabled_optimizers; /* names with commas between; a name that DuckDB does not know is an error */
     bool has_short_decimals;         /* results can be had with these: duck_result_shorten */
+    bool keeps_metadata;             /* of Parquet files; wrong for one that is written again within a second */
 };
 
 /*

@@ -28,6 +28,8 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
         /* Otherwise HUGEINT, TIMETZ, BIT and others come out of Arrow as something else. */
         {"arrow_lossless_conversion", "true"},
         {"arrow_output_version", options->has_short_decimals ? "1.5" : NULL},
+        /* It takes a file that is written again within a second for the one it knows; the system keeps files, too. */
+        {"enable_external_file_cache", "false"},
         /* A query must not fetch code from the network. */
         {"autoinstall_known_extensions", "false"},
     };
@@ -43,14 +45,17 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
 /*
  * Settings that extensions bring, which a configuration cannot have, since it comes before these are there. Without the
  * first, the time zone is that of the machine, and the tasks of one query would disagree. Without the second, each
- * statement reads the metadata of its Parquet files again; DuckDB looks at a file's time before it uses what it has.
+ * statement reads the metadata of its Parquet files again.
  */
-static enum err set_more(struct duck *duck, struct error *e)
+static enum err set_more(struct duck *duck, bool keeps_metadata, struct error *e)
 {
     struct duck_connection *connection = NULL;
     enum err err = duck_connect(duck, &connection, e);
     if (err == ERR_OK) {
-        err = duck_run(connection, "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true", e);
+        err = duck_run(connection, "SET GLOBAL TimeZone = 'UTC'", e);
+    }
+    if (err == ERR_OK && keeps_metadata) {
+        err = duck_run(connection, "SET GLOBAL parquet_metadata_cache = true", e);
     }
     duck_disconnect(connection);
     return err;
@@ -80,7 +85,7 @@ enum err duck_open(const struct duck_options *options, struct duck **out, struct
     struct duck *duck = mem_calloc(1, sizeof(*duck));
     duck->database = database;
     (void)pthread_mutex_init(&duck->mutex, NULL);
-    err = set_more(duck, e);
+    err = set_more(duck, options->keeps_metadata, e);
     if (err != ERR_OK) {
         duck_close(duck);
         goto out;

@@ -31,7 +31,8 @@ enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out,
         struct duck_options options = {.memory_bytes_max = sql->options.memory_bytes_max,
                                        .threads = sql->options.threads,
                                        .temp_folder = sql->options.temp_folder,
-                                       .has_short_decimals = true};
+                                       .has_short_decimals = true,
+                                       .keeps_metadata = true};
         struct duck *duck = NULL;
         err = duck_open(&options, &duck, e);
         if (err == ERR_OK) {

@@ -202,6 +202,14 @@ struct sql_sources {
 MUST_USE enum err sql__part_sources(const struct exec_task *task, uint32_t n_parents, struct arena *arena,
                                     struct sql_sources **out, struct error *e);
 
+/* ---- files that a task reads ---- */
+
+/* Whether one of the task's files has: those of its splits, and those that all tasks of the stage read. */
+bool sql__files_have_changed(const struct physical_stage *stage, uint32_t task, struct error *e);
+
+/* Whether all of them have been as they are for so long that DuckDB may remember what is in them. */
+bool sql__files_are_settled(const struct physical_stage *stage, uint32_t task);
+
 /* ---- queries that write files ---- */
 
 /* Where a task's file is until it is published. */

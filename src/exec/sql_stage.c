@@ -17,7 +17,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "exchange/writer.h"
@@ -67,44 +66,6 @@ static bool is_partitioned(const struct fragment *f)
 static bool is_result(const struct fragment *f)
 {
     return f->stage->output.exchange == EXCHANGE_RESULT;
-}
-
-/* ---- files ---- */
-
-/* Whether the file is another one than it was. A file that is not there is DuckDB's to complain about. */
-static bool is_changed(const char *path, uint64_t bytes, int64_t mtime_ms, struct error *e)
-{
-    struct stat st;
-    if (stat(path, &st) != 0) {
-        return false;
-    }
-    int64_t now_ms = (int64_t)st.st_mtim.tv_sec * 1000 + (int64_t)st.st_mtim.tv_nsec / 1000000;
-    if ((uint64_t)st.st_size == bytes && now_ms == mtime_ms) {
-        return false;
-    }
-    error_set(e, ERR_STALE, "the file '%s' has changed since the query was planned", path);
-    error_hint(e, "run the query again");
-    return true;
-}
-
-/* Whether one of the task's files has: those of its splits, and those that all tasks of the stage read. */
-static bool has_changed(const struct fragment *f, struct error *e)
-{
-    const struct physical_split *splits = NULL;
-    uint32_t n = f->stage->n_splits > 0 ? physical_task_splits(f->stage, f->task, &splits) : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (splits[i].has_identity && !splits[i].is_empty &&
-            is_changed(splits[i].file, splits[i].file_bytes, splits[i].file_mtime_ms, e)) {
-            return true;
-        }
-    }
-    for (uint32_t i = 0; i < f->stage->n_files; i++) {
-        const struct physical_file *file = &f->stage->files[i];
-        if (is_changed(file->path, file->bytes, file->mtime_ms, e)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---- inputs ---- */
@@ -311,6 +272,9 @@ static enum err connect(struct fragment *f, uint32_t i, struct error *e)
     enum err err = duck_connect(f->instance->duck, &f->connections[i], e);
     if (err == ERR_OK) {
         sql__run_set_connection(f->run, i, f->connections[i]);
+    }
+    if (err == ERR_OK && !sql__files_are_settled(f->stage, f->task)) {
+        err = duck_run(f->connections[i], "SET parquet_metadata_cache = false", e);
     }
     return err;
 }
@@ -559,7 +523,7 @@ static enum err write_rows(struct fragment *f, struct error *e)
 static enum err finish(struct fragment *f, struct error *e)
 {
     struct exec_outcome *out = f->run->out;
-    if (has_changed(f, e)) {
+    if (sql__files_have_changed(f->stage, f->task, e)) {
         return ERR_STALE;
     }
     f->tallies = arena_zalloc(&f->arena, f->n_partitions * sizeof(*f->tallies));
@@ -719,7 +683,7 @@ static enum again report_failure(struct fragment *f, const struct error *e)
     } else if (is_fetch) {
         note_lost(f);
         sql__fail(f->run, false, &cause);
-    } else if (has_changed(f, &change)) {
+    } else if (sql__files_have_changed(f->stage, f->task, &change)) {
         sql__fail(f->run, true, &change);
     } else if (is_out_of_memory(&cause) && !f->is_alone) {
         return AGAIN_ALONE;
@@ -746,7 +710,7 @@ static enum again run_once(struct fragment f)
     struct sql_run *run = f.run;
     enum again again = AGAIN_NOT;
     f.n_partitions = is_partitioned(&f) ? f.stage->output.partitions : 1;
-    enum err err = has_changed(&f, &e) ? ERR_STALE : start(&f, &e);
+    enum err err = sql__files_have_changed(f.stage, f.task, &e) ? ERR_STALE : start(&f, &e);
     if (err == ERR_OK && !f.is_poured) {
         err = write_rows(&f, &e);
     }
