@@ -45,8 +45,13 @@ started_ms=$(($(date +%s%N) / 1000000))
 
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
-record() { # NAME PASSED FAILED MILLISECONDS
-    printf '%s %s %s %s\n' "$@" >>"$logs/table"
+# What the shell's children have used of the processors between two outputs of `times`, in seconds.
+processor_seconds() { # FILE-BEFORE FILE-AFTER
+    cat "$1" "$2" | tr 'ms' '  ' | awk 'NR % 2 == 0 { s[NR] = $1 * 60 + $2 + $3 * 60 + $4 } END { print s[4] - s[2] }'
+}
+
+record() { # NAME PASSED FAILED MILLISECONDS PROCESSOR-SECONDS
+    printf '%s %s %s %s %s\n' "$@" >>"$logs/table"
     passed=$((passed + $2))
     failed=$((failed + $3))
 }
@@ -61,7 +66,9 @@ run() { # NAME: runs the suite's command, then shows what it printed and keeps i
     log=$logs/$name.log
     start_ms=$(now_ms)
     status=0
+    times >"$logs/$name.before"
     timeout --foreground "$suite_seconds_max" sh "$logs/$name.command" >"$log" 2>&1 </dev/null || status=$?
+    times >"$logs/$name.after"
     took_ms=$(($(now_ms) - start_ms))
     counts=$(sed -n 's/^\([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     suite_passed=${counts% *}
@@ -74,7 +81,8 @@ run() { # NAME: runs the suite's command, then shows what it printed and keeps i
         echo "$name: ended with status $status" >>"$log"
         suite_failed=1
     fi
-    printf '%s %s %s\n' "$suite_passed" "$suite_failed" "$took_ms" >"$logs/$name.counts"
+    printf '%s %s %s %s\n' "$suite_passed" "$suite_failed" "$took_ms" \
+        "$(processor_seconds "$logs/$name.before" "$logs/$name.after")" >"$logs/$name.counts"
     (
         flock 9
         printf '\n== %s\n' "$name"
@@ -123,10 +131,13 @@ build() { # VARIANT: builds it once; the time shows in the table
     outcome=ok
     target=all
     [ "$1" != bugs ] || target=$(with_bugs)
+    times >"$logs/build.before"
     # shellcheck disable=SC2086 # one target or several
     make --no-print-directory -s -k -j"$(getconf _NPROCESSORS_ONLN)" V="$1" $target 2>&1 || outcome=failed
+    times >"$logs/build.after"
     built="$built$1=$outcome "
-    record "build/$1" 0 "$([ $outcome = ok ] && echo 0 || echo 1)" $(($(now_ms) - start_ms))
+    record "build/$1" 0 "$([ $outcome = ok ] && echo 0 || echo 1)" $(($(now_ms) - start_ms)) \
+        "$(processor_seconds "$logs/build.before" "$logs/build.after")"
     [ $outcome = ok ]
 }
 
@@ -185,21 +196,6 @@ else
     if there_are src/core/*.c; then
         suite_of release core-symbols tools/check-core-symbols.sh build/release
     fi
-    for folder in tests/unit/*/; do
-        folder=$(basename "$folder")
-        there_are tests/unit/"$folder"/*.c || continue
-        suite_of asan "unit-$folder" "build/asan/bin/unit-$folder"
-        case $folder in
-        core | wire | query | cli | client) ;; # no thread to race with
-        exchange) suite_of tsan unit-exchange-tsan build/tsan/bin/unit-exchange many_write_read_spill_and_drop ;;
-        *) suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder" ;;
-        esac
-    done
-    # Every target; one without inputs fails, and so do inputs without a target.
-    for target in $(for it in tests/fuzz/*.c tests/fuzz/corpus/*; do basename "$it" .c; done | sort -u); do
-        [ "$target" != replay ] || continue
-        suite_of asan "fuzz-$target" "build/asan/bin/fuzz-$target" "tests/fuzz/corpus/$target"
-    done
     for folder in tests/integration/*/; do
         folder=$(basename "$folder")
         there_are tests/integration/"$folder"/*.c || continue
@@ -229,6 +225,21 @@ else
         there_are tests/integration/"$folder"/*.c || continue
         suite_of tsan "integration-$folder-tsan" "build/tsan/bin/integration-$folder"
     done
+    for folder in tests/unit/*/; do
+        folder=$(basename "$folder")
+        there_are tests/unit/"$folder"/*.c || continue
+        suite_of asan "unit-$folder" "build/asan/bin/unit-$folder"
+        case $folder in
+        core | wire | query | cli | client) ;; # no thread to race with
+        exchange) suite_of tsan unit-exchange-tsan build/tsan/bin/unit-exchange many_write_read_spill_and_drop ;;
+        *) suite_of tsan "unit-$folder-tsan" "build/tsan/bin/unit-$folder" ;;
+        esac
+    done
+    # Every target; one without inputs fails, and so do inputs without a target.
+    for target in $(for it in tests/fuzz/*.c tests/fuzz/corpus/*; do basename "$it" .c; done | sort -u); do
+        [ "$target" != replay ] || continue
+        suite_of asan "fuzz-$target" "build/asan/bin/fuzz-$target" "tests/fuzz/corpus/$target"
+    done
     if there_are tests/sim/*.c; then
         suite_of release sim build/release/bin/sim --seeds 1..1000
         suite_of release sim-crashes build/release/bin/sim --seeds 1..3 --sweep 100
@@ -244,10 +255,10 @@ done
 wait
 for name in $queue; do
     if [ -s "$logs/$name.counts" ]; then
-        read -r suite_passed suite_failed took_ms <"$logs/$name.counts"
-        record "$name" "$suite_passed" "$suite_failed" "$took_ms"
+        read -r suite_passed suite_failed took_ms processor_s <"$logs/$name.counts"
+        record "$name" "$suite_passed" "$suite_failed" "$took_ms" "$processor_s"
     else
-        record "$name" 0 1 0
+        record "$name" 0 1 0 0
     fi
 done
 
@@ -259,9 +270,9 @@ fi
 
 echo
 awk '
-    BEGIN { printf "%-24s %8s %8s %10s\n", "suite", "passed", "failed", "seconds" }
-    { printf "%-24s %8d %8d %10.1f\n", $1, $2, $3, $4 / 1000 }' "$logs/table"
-printf '%-24s %8s %8s %10s\n' "all, $lanes at a time" '' '' "$((($(now_ms) - started_ms) / 1000))"
+    BEGIN { printf "%-28s %8s %8s %10s %10s\n", "suite", "passed", "failed", "seconds", "processor" }
+    { printf "%-28s %8d %8d %10.1f %10.1f\n", $1, $2, $3, $4 / 1000, $5 }' "$logs/table"
+printf '%-28s %8s %8s %10s\n' "all, $lanes at a time" '' '' "$((($(now_ms) - started_ms) / 1000))"
 echo
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

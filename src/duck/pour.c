@@ -6,10 +6,12 @@
  * COPY ... TO with a format of our own, so that its chunks come to us as they are: what Arrow would have in the same form
  * (numbers, dates, most decimals) is handed out where it lies, texts as DuckDB has them, and only the rest is converted.
  *
- * DuckDB calls the format's functions by one thread at a time, and gives the whole pipeline that ends there one thread. It
- * binds in the thread that asked for it, and once: a statement that is prepared first, and reads files, is bound a second
- * time when it is run, which takes milliseconds.
+ * DuckDB calls the format's functions by one thread at a time, and gives the whole pipeline that ends there one thread,
+ * which need not be the one that asked. That they come one after the other is DuckDB's doing; the mutex is for those who
+ * cannot know, such as ThreadSanitizer, and costs nothing beside a chunk. It binds in the thread that asked for it, and once:
+ * a statement that is prepared first, and reads files, is bound a second time when it is run, which takes milliseconds.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -27,6 +29,7 @@ enum way {
 };
 
 struct pour {
+    pthread_mutex_t mutex; /* for all below, while DuckDB runs the statement */
     struct duck_connection *connection;
     const struct duck_sink *sink;
     struct arena arena;
@@ -168,6 +171,7 @@ static void bind(duckdb_copy_function_bind_info info)
         duck__api.copy_function_bind_set_error(info, "the query has another number of columns");
         return;
     }
+    (void)pthread_mutex_lock(&pour->mutex);
     forget_columns(pour); /* it may be bound again */
     pour->types = mem_calloc(n, sizeof(duckdb_logical_type));
     pour->ways = mem_calloc(n, sizeof(*pour->ways));
@@ -180,12 +184,14 @@ static void bind(duckdb_copy_function_bind_info info)
     }
     duck__api.copy_function_bind_set_bind_data(info, pour, NULL);
     pour->is_bound = true;
+    (void)pthread_mutex_unlock(&pour->mutex);
 }
 
 static void begin(duckdb_copy_function_global_init_info info)
 {
     struct pour *pour = duck__api.copy_function_global_init_get_bind_data(info);
     struct ArrowSchema schema = {0};
+    (void)pthread_mutex_lock(&pour->mutex);
     enum err err = make_schemas(pour, &schema, &pour->error);
     if (err == ERR_OK) {
         err = pour->sink->open(pour->sink->context, &schema, &pour->error);
@@ -196,6 +202,7 @@ static void begin(duckdb_copy_function_global_init_info info)
     if (err != ERR_OK) {
         duck__api.copy_function_global_init_set_error(info, pour->error.message);
     }
+    (void)pthread_mutex_unlock(&pour->mutex);
     duck__api.copy_function_global_init_set_global_state(info, pour, NULL);
 }
 
@@ -259,9 +266,11 @@ static enum err take(struct pour *pour, duckdb_data_chunk chunk, struct error *e
 static void sink(duckdb_copy_function_sink_info info, duckdb_data_chunk chunk)
 {
     struct pour *pour = duck__api.copy_function_sink_get_global_state(info);
+    (void)pthread_mutex_lock(&pour->mutex);
     if (duck__api.data_chunk_get_size(chunk) > 0 && take(pour, chunk, &pour->error) != ERR_OK) {
         duck__api.copy_function_sink_set_error(info, pour->error.message);
     }
+    (void)pthread_mutex_unlock(&pour->mutex);
 }
 
 static enum err add_format(struct duck_connection *connection, struct error *e)
@@ -314,13 +323,16 @@ static enum err run(struct pour *pour, const char *sql, struct error *e)
 {
     duckdb_result result = {0};
     enum err err = ERR_OK;
-    if (duck__api.query(pour->connection->connection, sql, &result) != DuckDBSuccess) {
+    bool is_done = duck__api.query(pour->connection->connection, sql, &result) == DuckDBSuccess;
+    (void)pthread_mutex_lock(&pour->mutex);
+    if (!is_done) {
         err = duck__fail(pour->connection, e, duck__api.result_error(&result));
         if (pour->error.code != ERR_OK) {
             *e = pour->error;
             err = pour->error.code;
         }
     }
+    (void)pthread_mutex_unlock(&pour->mutex);
     duck__api.destroy_result(&result);
     return err;
 }
@@ -328,7 +340,7 @@ static enum err run(struct pour *pour, const char *sql, struct error *e)
 enum err duck_pour(struct duck_connection *connection, const char *select, const struct duck_sink *sink,
                    bool *out_has_begun, struct error *e)
 {
-    struct pour pour = {.connection = connection, .sink = sink};
+    struct pour pour = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = connection, .sink = sink};
     struct buf sql = {0};
     duck__begin(connection);
     enum err err = add_format(connection, e);
@@ -350,5 +362,6 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
     *out_has_begun = pour.is_bound;
     arena_deinit(&pour.arena);
     buf_deinit(&sql);
+    (void)pthread_mutex_destroy(&pour.mutex);
     return err;
 }
