@@ -38,6 +38,7 @@ struct duck_options {
     const char *disabled_optimizers; /* names with commas between; a name that DuckDB does not know is an error */
     bool has_short_decimals;         /* results can be had with these: duck_result_shorten */
     bool keeps_metadata;             /* of Parquet files; wrong for one that is written again within a second */
+    bool keeps_files;                /* as DuckDB does if nobody says anything; wrong likewise */
 };
 
 /*

@@ -29,7 +29,7 @@ static enum err configure(duckdb_config config, const struct duck_options *optio
         {"arrow_lossless_conversion", "true"},
         {"arrow_output_version", options->has_short_decimals ? "1.5" : NULL},
         /* It takes a file that is written again within a second for the one it knows; the system keeps files, too. */
-        {"enable_external_file_cache", "false"},
+        {"enable_external_file_cache", options->keeps_files ? "true" : "false"},
         /* A query must not fetch code from the network. */
         {"autoinstall_known_extensions", "false"},
     };

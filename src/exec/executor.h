@@ -202,6 +202,7 @@ struct sql_options {
     const char *temp_folder;            /* where DuckDB spills to; NULL: it may not */
     bool is_compressed;                 /* rows for other workers, with LZ4 */
     const char *notes_folder;           /* where it notes what is to be removed after a restart; NULL: nowhere */
+    int64_t settled_ms;                 /* so old are files that DuckDB may remember; 0: as usual */
 };
 
 /* Planning of queries, and the fragments of their plans. DuckDB is opened at the first task. Texts are copied. */

@@ -58,6 +58,7 @@ static void end_instance(struct sql_instance *instance)
 {
     if (instance != NULL) {
         duck_close(instance->duck);
+        sql__files_forget(&instance->files);
         mem_free(instance);
     }
 }

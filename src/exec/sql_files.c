@@ -2,16 +2,114 @@
  * sql_files.c - the files of a task: whether they are what they were at planning, and whether DuckDB may remember them.
  *
  * DuckDB keeps the metadata of Parquet files, and takes a file for the one that it knows if inode, bytes and the second of
- * its change are the same. One that is written again within that second is not noticed, and what the old one's statistics
- * say would hide rows of the new one for as long as the worker lives. So a task with a file that could still be written
- * again in the second of its last change neither uses what is kept nor adds to it; all others can rely on it.
+ * its change are the same. If it is written again within that second, or its time is set back, what the old one's
+ * statistics say would hide rows of the new one. So a task whose files could still be written again in the second of
+ * their last change neither uses what is kept nor adds to it, nor does one of which nobody knows what it reads. All
+ * others can rely on it as long as the times, to the nanosecond, are those with which the file came into the memory; else
+ * the whole DuckDB is replaced by a new one, for it forgets nothing.
  */
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "exec/sql_internal.h"
 
 #define SETTLED_MS 10000 /* much more than the second, for the clocks of other machines */
+#define REMEMBERED_MAX 65536
+
+/* A file that DuckDB may know: what it goes by, and what it does not look at. */
+struct remembered {
+    uint64_t device;
+    uint64_t inode;
+    int64_t bytes;
+    int64_t modified_s;
+    int64_t modified_ns; /* of that second */
+    int64_t changed_ns;  /* since 1970 */
+    char path[];
+};
+
+static bool is_same_to_duckdb(const void *value, const void *key)
+{
+    const struct remembered *a = value;
+    const struct remembered *b = key;
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->modified_s == b->modified_s &&
+           strcmp(a->path, b->path) == 0;
+}
+
+static uint64_t hash_of(const struct remembered *file)
+{
+    return file->inode * UINT64_C(31) + (uint64_t)file->modified_s; /* paths of one inode are few */
+}
+
+void sql__files_forget(struct map *files)
+{
+    size_t cursor = 0;
+    for (void *file = NULL; (file = map_next(files, &cursor)) != NULL;) {
+        mem_free(file);
+    }
+    map_deinit(files);
+}
+
+/* With the mutex held. */
+static enum sql_trust remember(struct map *files, struct remembered *file)
+{
+    uint64_t hash = hash_of(file);
+    const struct remembered *known = map_get(files, hash, is_same_to_duckdb, file);
+    bool is_known = known != NULL;
+    bool is_same = is_known && known->modified_ns == file->modified_ns && known->changed_ns == file->changed_ns;
+    if (is_known || files->count >= REMEMBERED_MAX) {
+        mem_free(file);
+        return is_same ? SQL_TRUST : (is_known ? SQL_TRUST_LOST : SQL_TRUST_NONE);
+    }
+    map_put(files, hash, file);
+    return SQL_TRUST;
+}
+
+static bool is_younger(const struct timespec *time, int64_t ms)
+{
+    return (int64_t)time->tv_sec * 1000 + (int64_t)time->tv_nsec / 1000000 > clock_wall_ms() - ms;
+}
+
+static enum sql_trust trust_file(struct sql_executor *sql, struct sql_instance *instance, const char *path)
+{
+    struct stat st;
+    int64_t settled_ms = sql->options.settled_ms > 0 ? sql->options.settled_ms : SETTLED_MS;
+    if (stat(path, &st) != 0 || is_younger(&st.st_mtim, settled_ms) || is_younger(&st.st_ctim, settled_ms)) {
+        return SQL_TRUST_NONE;
+    }
+    size_t n_path = strlen(path) + 1;
+    struct remembered *file = mem_calloc(1, sizeof(*file) + n_path);
+    *file = (struct remembered){
+        .device = (uint64_t)st.st_dev,
+        .inode = (uint64_t)st.st_ino,
+        .bytes = (int64_t)st.st_size,
+        .modified_s = (int64_t)st.st_mtim.tv_sec,
+        .modified_ns = (int64_t)st.st_mtim.tv_nsec,
+        .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
+    };
+    memcpy(file->path, path, n_path);
+    pthread_mutex_lock(&sql->mutex);
+    enum sql_trust trust = remember(&instance->files, file);
+    pthread_mutex_unlock(&sql->mutex);
+    return trust;
+}
+
+enum sql_trust sql__files_trust(struct sql_executor *sql, struct sql_instance *instance,
+                                const struct physical_stage *stage, uint32_t task)
+{
+    const struct physical_split *splits = NULL;
+    uint32_t n = stage->n_splits > 0 ? physical_task_splits(stage, task, &splits) : 0;
+    enum sql_trust trust = stage->knows_files ? SQL_TRUST : SQL_TRUST_NONE;
+    for (uint32_t i = 0; i < n && trust == SQL_TRUST; i++) {
+        bool is_again = i > 0 && strcmp(splits[i].file, splits[i - 1].file) == 0;
+        trust = is_again ? trust : trust_file(sql, instance, splits[i].file);
+    }
+    for (uint32_t i = 0; i < stage->n_files && trust == SQL_TRUST; i++) {
+        trust = trust_file(sql, instance, stage->files[i].path);
+    }
+    return trust;
+}
 
 /* Whether the file is another one than it was. A file that is not there is DuckDB's to complain about. */
 static bool is_changed(const char *path, uint64_t bytes, int64_t mtime_ms, struct error *e)
@@ -46,23 +144,4 @@ bool sql__files_have_changed(const struct physical_stage *stage, uint32_t task, 
         }
     }
     return false;
-}
-
-bool sql__files_are_settled(const struct physical_stage *stage, uint32_t task)
-{
-    const struct physical_split *splits = NULL;
-    uint32_t n = stage->n_splits > 0 ? physical_task_splits(stage, task, &splits) : 0;
-    int64_t settled_ms = clock_wall_ms() - SETTLED_MS;
-    for (uint32_t i = 0; i < n; i++) {
-        if (splits[i].has_identity && splits[i].file_mtime_ms > settled_ms) {
-            return false;
-        }
-    }
-    for (uint32_t i = 0; i < stage->n_files; i++) {
-        if (stage->files[i].mtime_ms > settled_ms) {
-            return false;
-        }
-    }
-    /* SQL that nobody could look into may read anything. */
-    return n > 0 || stage->n_files > 0 || stage->n_inputs > 0;
 }

@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/sha256.h"
 #include "capstan/arrow.h"
 #include "duck/duck.h"
@@ -42,7 +43,8 @@
 /* DuckDB for fragments. Counted, because one that has broken is replaced while others may still use it. */
 struct sql_instance {
     struct duck *duck;
-    uint32_t refs; /* with the executor's mutex */
+    uint32_t refs;    /* with the executor's mutex */
+    struct map files; /* that DuckDB may remember (sql_files.c); with the mutex, too */
 };
 
 /* A plan that was read. Counted: it stays while somebody uses it, and a while after. */
@@ -207,8 +209,13 @@ MUST_USE enum err sql__part_sources(const struct exec_task *task, uint32_t n_par
 /* Whether one of the task's files has: those of its splits, and those that all tasks of the stage read. */
 bool sql__files_have_changed(const struct physical_stage *stage, uint32_t task, struct error *e);
 
-/* Whether all of them have been as they are for so long that DuckDB may remember what is in them. */
-bool sql__files_are_settled(const struct physical_stage *stage, uint32_t task);
+/* What DuckDB remembers of the task's files: it may be used, it must not be used this time, or it is wrong for good. */
+enum sql_trust { SQL_TRUST, SQL_TRUST_NONE, SQL_TRUST_LOST };
+enum sql_trust sql__files_trust(struct sql_executor *sql, struct sql_instance *instance,
+                                const struct physical_stage *stage, uint32_t task);
+
+/* Frees what has been put down about an instance's files. */
+void sql__files_forget(struct map *files);
 
 /* ---- queries that write files ---- */
 

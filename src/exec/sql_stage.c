@@ -40,6 +40,7 @@ struct fragment {
     bool keeps_rows; /* of its inputs, so that they can be read often */
     struct arena arena;
     struct sql_instance *instance;
+    enum sql_trust trust;                                     /* in what it remembers of files */
     struct duck_connection *connections[SQL_CONNECTIONS_MAX]; /* the second is for the operator's rows */
     struct exchange_fetch **fetches;                          /* one for each input, NULL if it is not open */
     struct sql_tap *taps;
@@ -273,7 +274,7 @@ static enum err connect(struct fragment *f, uint32_t i, struct error *e)
     if (err == ERR_OK) {
         sql__run_set_connection(f->run, i, f->connections[i]);
     }
-    if (err == ERR_OK && !sql__files_are_settled(f->stage, f->task)) {
+    if (err == ERR_OK && f->trust != SQL_TRUST) {
         err = duck_run(f->connections[i], "SET parquet_metadata_cache = false", e);
     }
     return err;
@@ -463,12 +464,26 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
     return err;
 }
 
+static enum err take_instance(struct fragment *f, struct error *e)
+{
+    struct sql_executor *sql = f->run->sql;
+    enum err err = ERR_OK;
+    f->trust = SQL_TRUST_LOST;
+    for (int i = 0; i < 2 && err == ERR_OK && f->trust == SQL_TRUST_LOST; i++) {
+        sql__give_instance(sql, f->instance, true);
+        f->instance = NULL;
+        err = sql__take_instance(sql, &f->instance, e);
+        f->trust = err == ERR_OK ? sql__files_trust(sql, f->instance, f->stage, f->task) : f->trust;
+    }
+    return err;
+}
+
 /* Builds the chain from the inputs to the rows that are to be written. */
 static enum err start(struct fragment *f, struct error *e)
 {
     struct buf sql = {0};
     bool has_second = has_operator(f) && is_partitioned(f);
-    enum err err = sql__take_instance(f->run->sql, &f->instance, e);
+    enum err err = take_instance(f, e);
     if (err == ERR_OK) {
         err = connect(f, 0, e);
     }

@@ -297,8 +297,10 @@ static enum err open_all(struct shuffle_bench *b, struct error *e)
         err = client_open(&b->bench->client, &b->client, e);
     }
     if (err == ERR_OK) {
-        struct duck_options options = {
-            .threads = b->bench->slots, .temp_folder = b->bench->cluster.folder, .keeps_metadata = true};
+        struct duck_options options = {.threads = b->bench->slots,
+                                       .temp_folder = b->bench->cluster.folder,
+                                       .keeps_metadata = true,
+                                       .keeps_files = true};
         err = duck_open(&options, &b->duck, e);
     }
     return err == ERR_OK ? duck_connect(b->duck, &b->connection, e) : err;

@@ -469,7 +469,8 @@ static enum err read_options(struct sql_bench *b, struct error *e)
 static enum err add_duck(struct sql_bench *b, const char *name, uint32_t threads, const char *folder, struct error *e)
 {
     struct contender *c = &b->contenders[b->n_contenders++];
-    struct duck_options options = {.threads = threads, .temp_folder = b->bench->cluster.folder, .keeps_metadata = true};
+    struct duck_options options = {
+        .threads = threads, .temp_folder = b->bench->cluster.folder, .keeps_metadata = true, .keeps_files = true};
     c->name = name;
     c->threads = threads;
     enum err err = duck_open(&options, &c->duck, e);

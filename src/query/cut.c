@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "query/cut_internal.h"
 #include "query/physical_internal.h"
+#include "query/sql_text.h"
 #include "query/tail.h"
 
 #define TASK_PARTITIONS 16 /* a task that reads files may read so many times what a partition should have */
@@ -20,11 +21,47 @@ struct input_total {
     uint64_t bytes_max;   /* of the largest scan */
     bool has_other_files; /* CSV or JSON */
     bool has_unsplit;     /* and of these some that one task reads, whose size nobody has looked at */
+    const char *unfit;    /* why tasks cannot share the files; NULL if they can */
 };
+
+static bool names_file(const struct scan *scan)
+{
+    bool names = scan->n_virtual_filters > 0;
+    for (uint32_t i = 0; i < scan->n_columns && !names; i++) {
+        names = scan->columns[i].is_virtual == VIRTUAL_FILENAME || scan->columns[i].is_virtual == VIRTUAL_FILE_INDEX;
+    }
+    return names;
+}
+
+/*
+ * Tasks read their files by name, and know their rows by number. A name that DuckDB takes for a pattern means other files
+ * than the one that it found, and a column of the file's own hides DuckDB's number. NULL: neither is so.
+ */
+static const char *find_unfit(const struct split_catalog *catalog, const struct scan *scan)
+{
+    bool is_pattern = false;
+    for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_files; i++) {
+        const struct split_file *file = split_find(catalog, scan->files[i]);
+        is_pattern = is_pattern || sql_is_pattern(scan->files[i]);
+        if (file != NULL && file->has_file_row_number && !scan->has_file_row_number) {
+            return "a file has a column called file_row_number, by which tasks would know their rows";
+        }
+        if (file != NULL && file->has_file_name && names_file(scan)) {
+            return "a file has a column called filename or file_index, and the query asks DuckDB for that";
+        }
+    }
+    for (uint32_t i = 0; scan->source == SCAN_STAND_IN && i < scan->n_other_files; i++) {
+        is_pattern = is_pattern || sql_is_pattern(scan->other_files[i].path);
+    }
+    return is_pattern ? "the name of a file has *, ?, [ or \\ in it, and DuckDB would take it for a pattern" : NULL;
+}
 
 static bool add_scan(struct plan_node *node, void *context)
 {
     struct input_total *total = context;
+    if (node->kind == NODE_SCAN && total->unfit == NULL) {
+        total->unfit = find_unfit(total->catalog, node->as.scan);
+    }
     if (node->kind == NODE_SCAN && node->as.scan->source == SCAN_PARQUET) {
         uint64_t bytes = split_total_of(total->catalog, node->as.scan).bytes;
         total->n_scans++;
@@ -147,6 +184,9 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
     if (total->n_scans == 0 && !total->has_other_files) {
         return "it reads no files";
     }
+    if (total->unfit != NULL) {
+        return total->unfit;
+    }
     if (total->n_scans == 0 && !options->is_forced) {
         return "it reads only files that are not Parquet, which cannot be split";
     }
@@ -164,7 +204,7 @@ enum err query_cut(const struct plan *plan, const struct cut_options *options, s
     struct error why = {0};
     const char *reason = reason_for_one_task(plan, options, &total, arena);
     if (reason != NULL) {
-        *out_physical = cut__single(plan, reason, arena);
+        *out_physical = cut__single(plan, options, reason, arena);
         return ERR_OK;
     }
     struct cutter c = {
@@ -178,7 +218,7 @@ enum err query_cut(const struct plan *plan, const struct cut_options *options, s
     enum err err = cut_all(&c, plan, out_physical);
     cutter_deinit(&c);
     if (err == ERR_PRECONDITION) {
-        *out_physical = cut__single(plan, why.message, arena);
+        *out_physical = cut__single(plan, options, why.message, arena);
         return ERR_OK;
     }
     return err == ERR_OK ? ERR_OK : error_set(e, err, "%s", why.message);

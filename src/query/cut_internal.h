@@ -229,7 +229,12 @@ MUST_USE enum err cut__close(struct cutter *c, const struct fragment *f, const s
                              uint32_t *out_stage);
 
 /* The query as it was written, in one task: for what cannot be cut, or is too small. */
-struct physical_plan *cut__single(const struct plan *plan, const char *reason, struct arena *arena);
+struct physical_plan *cut__single(const struct plan *plan, const struct cut_options *options, const char *reason,
+                                  struct arena *arena);
+
+/* Gives the stage, which has nothing yet, the files that the tree reads by name. */
+void cut__name_files(struct plan_node *root, const struct cut_options *options, struct arena *arena,
+                     struct physical_stage *stage);
 
 /* Says behind the SQL of the result what its columns are called (physical_write_names). */
 void cut__write_names(struct buf *sql, const struct plan *plan);

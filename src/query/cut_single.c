@@ -11,6 +11,7 @@
 #include "query/plan.h"
 
 struct single {
+    const struct cut_options *options;
     struct arena *arena;
     struct physical_plan *plan;
 };
@@ -56,6 +57,9 @@ static uint32_t add_query(struct single *s, const struct plan *query, const stru
             custom == NULL ? "the whole query" : arena_format(s->arena, "all that the operator %s reads", custom->op),
         .output = {.exchange = custom == NULL ? EXCHANGE_RESULT : EXCHANGE_GATHER},
     };
+    if (custom == NULL && query->root != NULL && query->n_customs == 0) {
+        cut__name_files(query->root, s->options, s->arena, &stage);
+    }
     stage.inputs = arena_zalloc(s->arena, query->n_customs * sizeof *stage.inputs);
     for (uint32_t i = 0; i < query->n_customs; i++) {
         uint32_t from = add_query(s, query->customs[i].input, &query->customs[i]);
@@ -71,10 +75,11 @@ static uint32_t add_query(struct single *s, const struct plan *query, const stru
     return s->plan->n_stages++;
 }
 
-struct physical_plan *cut__single(const struct plan *plan, const char *reason, struct arena *arena)
+struct physical_plan *cut__single(const struct plan *plan, const struct cut_options *options, const char *reason,
+                                  struct arena *arena)
 {
     struct physical_plan *physical = arena_zalloc(arena, sizeof *physical);
-    struct single s = {.arena = arena, .plan = physical};
+    struct single s = {.options = options, .arena = arena, .plan = physical};
     physical->stages = arena_zalloc(arena, (count_customs(plan) + 2) * sizeof *physical->stages);
     physical->single_reason = arena_strdup(arena, reason);
     uint32_t last = add_query(&s, plan, NULL);

@@ -1,11 +1,13 @@
 /* Fragments end here: as stages, with an exchange behind them. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
 #include "query/cut_internal.h"
+#include "query/sql_text.h"
 #include "query/unparse.h"
 
 /* What a walk over a fragment's tree finds, for its stage. */
@@ -119,6 +121,10 @@ static bool find_parts(struct plan_node *node, void *context)
     if (node->kind == NODE_SCAN && !is_split) {
         add_files(parts, node->as.scan);
     }
+    if (node->kind == NODE_SCAN && node->as.scan->source == SCAN_FUNCTION &&
+        strncmp(node->as.scan->function, "parquet", strlen("parquet")) == 0) {
+        parts->stage->knows_files = false; /* what it tells of files is in its arguments */
+    }
     return true;
 }
 
@@ -135,6 +141,16 @@ static void settle_parts(struct stage_parts *parts)
     mem_free(inputs);
     mem_free(splits);
     mem_free(files);
+}
+
+void cut__name_files(struct plan_node *root, const struct cut_options *options, struct arena *arena,
+                     struct physical_stage *stage)
+{
+    struct cutter c = {.options = options, .arena = arena};
+    struct stage_parts parts = {.c = &c, .stage = stage};
+    stage->knows_files = true;
+    plan_visit(root, find_parts, &parts);
+    settle_parts(&parts);
 }
 
 static enum err write_keys(struct cutter *c, const struct close_request *request, struct physical_output *output)
@@ -245,6 +261,19 @@ static enum err check_columns(struct cutter *c, const struct plan_node *node)
     return ERR_OK;
 }
 
+/* The SQL has one number for the file of a Parquet scan: if it names it, a task reads one file of that scan only. */
+static void part_files(struct physical_stage *stage)
+{
+    bool has_mark = sql_has(stage->sql, "CAST({{file_index");
+    for (uint32_t i = 0; i < stage->n_splits && has_mark; i++) {
+        char mark[40] = "CAST({{file_index}} AS";
+        if (stage->splits[i].scan > 0) {
+            (void)snprintf(mark, sizeof(mark), "CAST({{file_index:%" PRIu32 "}} AS", stage->splits[i].scan);
+        }
+        stage->splits[i].is_continued = stage->splits[i].is_continued && !sql_has(stage->sql, mark);
+    }
+}
+
 static enum err write_sql(struct cutter *c, const struct fragment *f, const struct close_request *request,
                           struct buf *sql)
 {
@@ -266,6 +295,7 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
     struct stage_parts parts = {.c = c, .stage = &stage};
     struct buf sql = {0};
     struct buf what = {0};
+    stage.knows_files = true;
     plan_visit(f->node, find_parts, &parts);
     if (request->bounds != NULL) {
         add_input(&parts, request->bounds);
@@ -279,10 +309,7 @@ enum err cut__close(struct cutter *c, const struct fragment *f, const struct clo
     }
     if (err == ERR_OK) {
         stage.sql = arena_strdup(c->arena, sql.data);
-        bool names_file = strstr(stage.sql, "CAST({{file_index") != NULL; /* of a Parquet file: then a task has one */
-        for (uint32_t i = 0; i < stage.n_splits && names_file; i++) {
-            stage.splits[i].is_continued = false;
-        }
+        part_files(&stage);
         stage.is_deterministic = cut__is_deterministic(f->node);
         stage.estimate.rows = f->rows;
         stage.estimate.bytes = f->rows < 0 ? -1 : f->rows * cut__row_bytes(f->node);

@@ -184,6 +184,7 @@ struct physical_stage {
     struct physical_split *splits;
     uint32_t n_files; /* that every task reads, beside its splits: one that changed since fails the query */
     struct physical_file *files;
+    bool knows_files; /* these, and the splits, are all local files that the SQL reads; plans of others do not say */
     bool is_deterministic; /* it has the same rows, to the last digit, each time that it reads the same */
     struct physical_custom custom;
     struct physical_write write;

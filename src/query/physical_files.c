@@ -5,6 +5,8 @@
  *
  *   files: [["/data/names.parquet",4711,1700000000000]]
  *
+ * With none between the brackets, it names none. Without the comment, nobody knows.
+ *
  * Not a member of their own: coordinators and workers of earlier releases refuse a plan with members that they do not know,
  * and take one with a comment. An asterisk in a name is escaped, so that nothing in there begins or ends a comment.
  */
@@ -22,11 +24,11 @@ static void write_comment(struct buf *out, const struct physical_stage *stage)
     struct buf list = {0};
     for (uint32_t i = 0; i < stage->n_files; i++) {
         const struct physical_file *file = &stage->files[i];
-        buf_text(&list, i == 0 ? "[[" : ",[");
+        buf_text(&list, i == 0 ? "[" : ",[");
         json_write_text(&list, file->path);
         buf_format(&list, ",%" PRIu64 ",%" PRId64 "]", file->bytes, file->mtime_ms);
     }
-    buf_text(out, comment_start);
+    buf_format(out, "%s[", comment_start);
     for (size_t i = 0; i < list.n; i++) {
         if (list.data[i] == '*') {
             buf_text(out, "\\u002a");
@@ -42,7 +44,7 @@ void physical__write_sql(struct buf *out, const struct physical_stage *stage)
 {
     struct buf sql = {0};
     buf_text(&sql, stage->sql);
-    if (stage->n_files > 0) {
+    if (stage->n_files > 0 || stage->knows_files) {
         write_comment(&sql, stage);
     }
     /* SQL that would be too long with them does without. */
@@ -95,12 +97,14 @@ void physical__take_files(struct plan_reader *r, struct physical_stage *stage)
         stage->n_files = 0; /* the same: what looks like ours is a comment, or a part of a text, of the user's */
         return;
     }
+    stage->knows_files = true;
     stage->sql = arena_format(r->arena, "%.*s", (int)(start - stage->sql), stage->sql);
 }
 
 void physical__add_files(struct physical_stage *stage, const struct physical_stage *from, struct arena *arena)
 {
     uint32_t n = stage->n_files;
+    stage->knows_files = stage->knows_files && from->knows_files;
     struct physical_file *files = arena_alloc(arena, ((size_t)n + from->n_files) * sizeof *files);
     for (uint32_t i = 0; i < n; i++) {
         files[i] = stage->files[i];

@@ -380,7 +380,7 @@ enum err physical_task_sql(struct buf *sql, const struct physical_plan *plan, ui
         .out = &body,
         .stage = s,
         .task = task,
-        .has_rows_placeholder = strstr(s->sql, "{{rows:") != NULL,
+        .has_rows_placeholder = sql_has(s->sql, "{{rows:"),
         .e = e,
     };
     f.n_splits = s->n_splits > 0 ? physical_task_splits(s, task, &f.split) : 0;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "query/sql_text.h"
 
 #define CACHE_FILES_MAX 10000
 #define TICK_NS INT64_C(100000000)     /* those of most file systems are not coarser */
@@ -95,6 +96,9 @@ static void copy_inside(const struct split_file *from, struct arena *arena, stru
     size_t n_bytes = from->n_groups * sizeof(int64_t);
     to->rows = from->rows;
     to->bytes = from->bytes;
+    to->is_unread = from->is_unread;
+    to->has_file_row_number = from->has_file_row_number;
+    to->has_file_name = from->has_file_name;
     to->shape = from->shape;
     to->n_groups = from->n_groups;
     to->groups = arena_copy(arena, from->groups, from->n_groups * sizeof *from->groups);
@@ -220,6 +224,8 @@ static void settle_files(struct loader *l)
                 .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
             };
         }
+        file->is_unread = true; /* until something comes */
+        file->bytes = l->identities[i].bytes;
         file->inode = file->has_identity ? (uint64_t)st.st_ino : 0;
         file->changed_ns = l->identities[i].changed_ns;
         file->placed_ns = file->has_identity ? placed_ns(file->path, l->arena) : 0;
@@ -254,6 +260,7 @@ static enum err add_file(void *context, const char *const *values, uint32_t n, s
     if (err != ERR_OK) {
         return err;
     }
+    file->is_unread = false;
     file->rows = numbers[0];
     file->n_groups = (uint32_t)numbers[1];
     file->bytes = numbers[2];
@@ -261,17 +268,19 @@ static enum err add_file(void *context, const char *const *values, uint32_t n, s
     return ERR_OK;
 }
 
-/* path, number of the row group, rows, bytes, shape */
+/* path, number of the row group, rows, bytes, shape, which names that DuckDB uses itself are those of columns */
 static enum err add_group(void *context, const char *const *values, uint32_t n, struct error *e)
 {
     struct loader *l = context;
-    uint64_t numbers[4] = {0};
+    uint64_t numbers[5] = {0};
     UNUSED(n);
     struct split_file *file = (struct split_file *)split_find(l->catalog, values[0]);
-    enum err err = read_numbers(values + 1, 4, numbers, e);
+    enum err err = read_numbers(values + 1, 5, numbers, e);
     if (err == ERR_OK && file != NULL && numbers[0] < file->n_groups) {
         file->groups[numbers[0]] = (struct split_group){.rows = numbers[1], .bytes = numbers[2]};
         file->shape = numbers[3];
+        file->has_file_row_number = (numbers[4] & 1) != 0;
+        file->has_file_name = (numbers[4] & 2) != 0;
     }
     return err;
 }
@@ -370,7 +379,9 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
         buf_format(
             &sql,
             "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT), "
-            "CAST(bit_xor(hash(column_id, path_in_schema, type)) >> 1 AS BIGINT) FROM parquet_metadata(%s) GROUP BY ALL",
+            "CAST(bit_xor(hash(column_id, path_in_schema, type)) >> 1 AS BIGINT), "
+            "bit_or(CASE lower(split_part(path_in_schema, ', ', 1)) WHEN 'file_row_number' THEN 1 WHEN 'filename' THEN 2 "
+            "WHEN 'file_index' THEN 2 ELSE 0 END) FROM parquet_metadata(%s) GROUP BY ALL",
             list);
         err = planner_rows(planner, sql.data, add_group, l, e);
     }
@@ -391,7 +402,7 @@ enum err split_catalog_load(struct planner *planner, struct plan_node *root, str
     for (uint32_t i = 0; i < l.catalog->n_files; i++) {
         struct split_file *file = &l.catalog->files[i];
         is_known[i] = cache_find(cache, &l.identities[i], arena, file);
-        if (!is_known[i]) {
+        if (!is_known[i] && !sql_is_pattern(file->path)) {
             buf_text(&list, list.n == 0 ? "[" : ", ");
             sql_write_text(&list, file->path, strlen(file->path));
         }
@@ -401,7 +412,7 @@ enum err split_catalog_load(struct planner *planner, struct plan_node *root, str
         err = read_metadata(planner, list.data, &l, e);
     }
     for (uint32_t i = 0; i < l.catalog->n_files && err == ERR_OK; i++) {
-        if (!is_known[i]) {
+        if (!is_known[i] && !l.catalog->files[i].is_unread) {
             cache_put(cache, &l.identities[i], &l.catalog->files[i]);
         }
     }
@@ -615,7 +626,7 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
     bool is_cut = n_groups < GROUPS_PER_TASK_MIN * n_tasks && n_tasks <= TASKS_PER_GROUP_MAX * n_groups;
     for (uint32_t i = 0; i < scan->n_files; i++) {
         const struct split_file *file = split_find(catalog, scan->files[i]);
-        if (file == NULL) { /* nothing is known about it, so it is read as a whole */
+        if (file == NULL || file->is_unread) { /* nothing is known about it, so it is read as a whole */
             struct split_file unknown = {.path = scan->files[i]};
             add_split(&s, &unknown, i, (struct physical_split){0});
         } else if (file->n_groups > 0) {

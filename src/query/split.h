@@ -45,8 +45,11 @@ struct split_file {
     int64_t placed_ns;  /* that of its name and of its folder, the later one */
     uint32_t n_groups;
     struct split_group *groups;
-    uint64_t shape;     /* a hash of the names, places and types of all columns; 0: not known */
-    uint32_t n_columns; /* of which something is known */
+    bool is_unread;           /* what is below is not known, as if DuckDB would take its name for a pattern */
+    bool has_file_row_number; /* a column of the file's own, which hides what DuckDB calls so */
+    bool has_file_name;       /* the same for filename or file_index */
+    uint64_t shape;           /* a hash of the names, places and types of all columns; 0: not known */
+    uint32_t n_columns;       /* of which something is known */
     struct split_column *columns;
 };
 

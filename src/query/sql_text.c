@@ -81,6 +81,26 @@ bool sql_has_call(const char *sql, const char *function)
     return false;
 }
 
+bool sql_has(const char *sql, const char *characters)
+{
+    size_t n = strlen(characters);
+    bool is_after_word = false;
+    for (const char *p = sql; *p != '\0';) {
+        size_t quoted = sql_quoted_bytes(p, is_after_word);
+        if (quoted == 0 && strncmp(p, characters, n) == 0) {
+            return true;
+        }
+        is_after_word = quoted == 0 && sql_is_word(*p);
+        p += quoted > 0 ? quoted : 1;
+    }
+    return false;
+}
+
+bool sql_is_pattern(const char *file)
+{
+    return strpbrk(file, "*?[\\") != NULL;
+}
+
 /* As sql_item_bytes; `word`, if there is one, ends it too. */
 static size_t bytes_before(const char *p, const char *word)
 {

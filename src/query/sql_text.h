@@ -19,6 +19,12 @@ bool sql_is_word(char c);
 /* Whether the SQL calls that function anywhere, in any case, outside of quotes and comments. */
 bool sql_has_call(const char *sql, const char *function);
 
+/* Whether it has these characters anywhere outside of quotes and comments. */
+bool sql_has(const char *sql, const char *characters);
+
+/* Whether DuckDB would take the name of a file for a pattern, which may mean other files. */
+bool sql_is_pattern(const char *file);
+
 /*
  * How many columns a SELECT has whose own list calls them c0, c1, and so on, as all stages of our planner do but the last;
  * 0 if that cannot be seen.

@@ -70,43 +70,6 @@ static void submit(struct coordinator *c, struct crowd *crowd, answer_fn *answer
     coordinator_send(c, request);
 }
 
-CONTRACT_OF_FILES(a_client_that_floods_makes_another_wait_for_a_few_batches_and_everybody_is_answered)
-{
-    struct store *store = subject_open(s);
-    struct crowd crowd = {.n_answered = 0};
-    struct coordinator *c = NULL;
-    CHECK_ERR(store_migrate(store, STORE_NEWEST, &s->e), ERR_OK);
-    struct coordinator_options options = {.store_url = s->url,
-                                          .node_id = "n1",
-                                          .address = "127.0.0.1:7400",
-                                          .config = core_config_default(),
-                                          .leader_ttl_ms = 60000};
-    CHECK_ERR(coordinator_start(&options, &c, &s->e), ERR_OK);
-    CHECK(client_await_leader(c, 10000));
-    pthread_mutex_init(&crowd.lock, NULL);
-    pthread_cond_init(&crowd.changed, NULL);
-    for (uint32_t i = 0; i < FLOOD; i++) {
-        char id[32];
-        snprintf(id, sizeof id, "flood-%u", i);
-        submit(c, &crowd, answer_flood, (struct sender){1, 10 + i % 20}, id, 1, false); /* over twenty connections */
-    }
-    pthread_mutex_lock(&crowd.lock);
-    uint32_t before = crowd.n_answered;
-    pthread_mutex_unlock(&crowd.lock);
-    submit(c, &crowd, answer_other, (struct sender){2, 2}, "other", 1, false);
-    pthread_mutex_lock(&crowd.lock);
-    while (crowd.n_answered < FLOOD || !crowd.is_served) {
-        pthread_cond_wait(&crowd.changed, &crowd.lock);
-    }
-    pthread_mutex_unlock(&crowd.lock);
-    CHECK_UINT(crowd.n_failed, 0);
-    CHECK(before + FLIGHTS_MAX * FLIGHT_REQUESTS < FLOOD); /* else this shows nothing */
-    CHECK(crowd.at_answer <= before + FLIGHTS_MAX * FLIGHT_REQUESTS);
-    coordinator_stop(c);
-    pthread_cond_destroy(&crowd.changed);
-    pthread_mutex_destroy(&crowd.lock);
-}
-
 /* Keeps the loop from taking anything while requests pile up. */
 static void hold(void *context, const struct row *rows)
 {
@@ -117,6 +80,59 @@ static void hold(void *context, const struct row *rows)
         pthread_cond_wait(&crowd->changed, &crowd->lock);
     }
     pthread_mutex_unlock(&crowd->lock);
+}
+
+/* What is sent after this piles up until `is_held` is false again, but for a first batch, whose end is held. */
+static void hold_from_now(struct coordinator *c, struct crowd *crowd)
+{
+    submit(c, crowd, answer_flood, (struct sender){1, 1}, "first", 1, true); /* answered: the term is known */
+    pthread_mutex_lock(&crowd->lock);
+    while (crowd->n_answered < 1) {
+        pthread_cond_wait(&crowd->changed, &crowd->lock);
+    }
+    crowd->n_answered = 0;
+    crowd->n_largest = 0;
+    crowd->is_held = true;
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+CONTRACT_OF_FILES(a_client_that_floods_makes_another_wait_for_a_few_batches_and_everybody_is_answered)
+{
+    struct store *store = subject_open(s);
+    struct crowd crowd = {.is_held = false};
+    struct coordinator *c = NULL;
+    CHECK_ERR(store_migrate(store, STORE_NEWEST, &s->e), ERR_OK);
+    struct coordinator_options options = {.store_url = s->url,
+                                          .node_id = "n1",
+                                          .address = "127.0.0.1:7400",
+                                          .config = core_config_default(),
+                                          .leader_ttl_ms = 60000,
+                                          .on_durable = hold,
+                                          .context = &crowd};
+    pthread_mutex_init(&crowd.lock, NULL);
+    pthread_cond_init(&crowd.changed, NULL);
+    CHECK_ERR(coordinator_start(&options, &c, &s->e), ERR_OK);
+    CHECK(client_await_leader(c, 10000));
+    hold_from_now(c, &crowd);
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "flood-%u", i);
+        submit(c, &crowd, answer_flood, (struct sender){1, 10 + i % 20}, id, 1, false); /* over twenty connections */
+    }
+    submit(c, &crowd, answer_other, (struct sender){2, 2}, "other", 1, false);
+    pthread_mutex_lock(&crowd.lock);
+    crowd.is_held = false;
+    pthread_cond_broadcast(&crowd.changed);
+    while (crowd.n_answered < FLOOD || !crowd.is_served) {
+        pthread_cond_wait(&crowd.changed, &crowd.lock);
+    }
+    pthread_mutex_unlock(&crowd.lock);
+    CHECK_UINT(crowd.n_failed, 0);
+    CHECK(FLIGHTS_MAX * FLIGHT_REQUESTS < FLOOD); /* else this shows nothing */
+    CHECK(crowd.at_answer <= FLIGHTS_MAX * FLIGHT_REQUESTS);
+    coordinator_stop(c);
+    pthread_cond_destroy(&crowd.changed);
+    pthread_mutex_destroy(&crowd.lock);
 }
 
 static void note_batch(void *context, int64_t us, uint32_t n_commands)
@@ -147,16 +163,7 @@ static uint32_t largest_batch(struct subject *s, bool is_looked_for)
     pthread_cond_init(&crowd.changed, NULL);
     CHECK_ERR(coordinator_start(&options, &c, &s->e), ERR_OK);
     CHECK(client_await_leader(c, 10000));
-    submit(c, &crowd, answer_flood, (struct sender){1, 1}, "first", 1,
-           true); /* when it is answered, the term is known */
-    pthread_mutex_lock(&crowd.lock);
-    while (crowd.n_answered < 1) {
-        pthread_cond_wait(&crowd.changed, &crowd.lock);
-    }
-    crowd.n_answered = 0;
-    crowd.n_largest = 0;
-    crowd.is_held = true;
-    pthread_mutex_unlock(&crowd.lock);
+    hold_from_now(c, &crowd);
     for (uint32_t i = 0; i < WIDE_JOBS; i++) {
         char id[32];
         snprintf(id, sizeof id, "wide-%u", i);

@@ -34,6 +34,7 @@ static void open_worker(struct cluster *cluster, uint32_t i, const struct cluste
         .operators = cluster->operators,
         .worker_id = worker->id,
         .memory_bytes_max = options->memory_bytes > 0 ? options->memory_bytes : 500000000,
+        .settled_ms = options->settled_ms,
         .threads = 2,
         .temp_folder = cluster->folder,
         .notes_folder = options->notes_folder,
@@ -462,6 +463,21 @@ void cluster_result(struct cluster *cluster, struct cluster_job *job, struct tab
     for (uint32_t i = 0; i < job->stages[job_stage].n_tasks; i++) {
         add_rows(cluster, job, job_stage, i, out);
     }
+}
+
+void cluster_check_plan(struct cluster *cluster, const char *text, const char *expected)
+{
+    struct cluster_job job;
+    struct table rows = {0};
+    cluster_begin(cluster, &job);
+    cluster_use_plan(&job, text);
+    while (cluster_step(cluster, &job)) {
+    }
+    cluster_result(cluster, &job, &rows);
+    CHECK_UINT(rows.n_rows, 1);
+    CHECK_STR(rows.rows[0][0], expected);
+    table_deinit(&rows);
+    cluster_end(&job);
 }
 
 uint32_t cluster_compare(struct cluster *cluster, const char *sql, const char *members, enum table_order order,

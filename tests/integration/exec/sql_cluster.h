@@ -73,6 +73,7 @@ struct cluster_options {
     uint64_t memory_bytes;  /* of DuckDB's; 0: 500 MB */
     const char *plugin;     /* with operators; NULL: none */
     const char *notes_folder;
+    int64_t settled_ms; /* so old are files that DuckDB may remember; 0: as usual */
 };
 
 void cluster_open(struct cluster *cluster, const struct cluster_options *options);
@@ -109,6 +110,9 @@ bool cluster_step(struct cluster *cluster, struct cluster_job *job);
 
 /* The rows of the job's result, which must be there. */
 void cluster_result(struct cluster *cluster, struct cluster_job *job, struct table *out);
+
+/* Runs a plan that the test has made itself; the first value of its result must be `expected`. */
+void cluster_check_plan(struct cluster *cluster, const char *text, const char *expected);
 
 /* Runs the query to its end, and compares with what DuckDB makes of it in one piece. Returns the number of stages. */
 uint32_t cluster_compare(struct cluster *cluster, const char *sql, const char *members, enum table_order order,

@@ -1,9 +1,10 @@
 /*
- * Files that are written again in the second of their last change, with the same number of bytes: nothing that DuckDB
- * remembers of the old one may be taken for the new one.
+ * Files that are written again in the second of their last change, or whose time is set back, with the same number of
+ * bytes: nothing that DuckDB remembers of the old one may be taken for the new one.
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -75,11 +76,60 @@ TEST(a_file_that_is_written_again_in_the_same_second_is_read_anew)
 TEST(a_file_that_has_settled_is_known_by_its_second)
 {
     struct cluster cluster;
-    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000, .settled_ms = 1});
     for (int i = 0; i < 4; i++) {
         (void)write_file(&cluster, 5000 * i, 1700000000 + i, 0);
         cluster_compare(&cluster, "SELECT v % 7 AS m, count(*) AS n FROM '@/a.parquet' WHERE k >= 12000 GROUP BY ALL",
                         IN_STAGES, ORDER_IS_FREE, NULL);
     }
     cluster_close(&cluster);
+}
+
+TEST(a_file_whose_time_is_set_back_is_read_anew)
+{
+    static const char *const members[] = {AT_ONCE, IN_STAGES};
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000, .settled_ms = 1});
+    for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+        time_t second = 1700000000 + (time_t)i;
+        (void)write_file(&cluster, 0, second, 100);
+        /* Twice: what is settled by the second time is remembered. */
+        for (int k = 0; k < 2; k++) {
+            cluster_compare(&cluster, "SELECT count(*) AS n, sum(v) AS s FROM '@/a.parquet' WHERE k < 100", members[i],
+                            ORDER_IS_FREE, NULL);
+        }
+        (void)write_file(&cluster, 5000, second, 100);
+        check_reference(&cluster);
+        cluster_compare(&cluster, "SELECT count(*) AS n FROM '@/a.parquet' WHERE k >= 12000", members[i], ORDER_IS_FREE,
+                        NULL);
+    }
+    cluster_close(&cluster);
+}
+
+/* Plans of others do not say what their files were like. */
+TEST(a_file_of_a_plan_that_does_not_say_what_it_was_is_read_anew)
+{
+    static const char *const plans[] = {
+        "{\"stages\":[{\"id\":0,\"sql\":\"SELECT count(*) AS n FROM read_parquet({{split}}) WHERE k >= #\","
+        "\"splits\":[{\"file\":\"@/a.parquet\"}],\"output\":{\"exchange\":\"result\"}}]}",
+        "{\"stages\":[{\"id\":0,\"sql\":\"SELECT count(*) AS n FROM '@/a.parquet' WHERE k >= #\","
+        "\"output\":{\"exchange\":\"result\"}}]}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
+        time_t second = time(NULL);
+        struct cluster cluster;
+        cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+        for (int k = 0; k < 2; k++) {
+            char plan[600];
+            char text[700];
+            (void)write_file(&cluster, 5000 * k, second, 100 * (k + 1));
+            fill_in(plans[i], cluster.folder, plan, sizeof(plan));
+            int n_before = (int)strcspn(plan, "#");
+            (void)snprintf(text, sizeof(text), "%.*s%d%s", n_before, plan, k == 0 ? 9900 : 12000, plan + n_before + 1);
+            for (int n = 0; n < 2 * CLUSTER_WORKERS; n++) {
+                cluster_check_plan(&cluster, text, k == 0 ? "100" : "3000");
+            }
+        }
+        cluster_close(&cluster);
+    }
 }

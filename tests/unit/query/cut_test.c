@@ -188,6 +188,7 @@ TEST(what_cannot_or_need_not_be_cut_is_one_task_with_the_reason)
     CHECK_STR(f.physical->stages[0].sql, "SELECT whole");
     f.options.single_task_bytes = 20000000;
     CHECK_STR(cut(&f, scan_of(&f, "large.parquet"))->single_reason, "its input is small: 15000000 bytes");
+    CHECK(f.physical->stages[0].knows_files);
     /* How large files are that cannot be split is not known, so nothing is said about it. */
     struct plan_node *csv = scan_of(&f, "");
     csv->as.scan->source = SCAN_STAND_IN;
@@ -198,6 +199,8 @@ TEST(what_cannot_or_need_not_be_cut_is_one_task_with_the_reason)
               "its input is small: 15000000 bytes, besides files that are not Parquet, which cannot be split");
     f.options.is_forced = true;
     CHECK(cut(&f, scan_of(&f, "large.parquet"))->single_reason == NULL);
+    CHECK_STR(cut(&f, scan_of(&f, "large[1].parquet"))->single_reason,
+              "the name of a file has *, ?, [ or \\ in it, and DuckDB would take it for a pattern");
     struct plan_node *dummy = arena_zalloc(&f.arena, sizeof *dummy);
     dummy->kind = NODE_DUMMY;
     CHECK_STR(cut(&f, dummy)->single_reason, "it reads no files");

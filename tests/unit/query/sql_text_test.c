@@ -64,3 +64,18 @@ TEST(columns_that_a_select_numbers_itself_are_counted)
         CHECK_UINT(sql_numbered_columns(cases[i].sql), cases[i].n);
     }
 }
+
+TEST(what_is_in_quotes_and_comments_is_not_in_the_sql)
+{
+    CHECK(sql_has("SELECT {{rows:x}}", "{{rows:"));
+    CHECK(sql_has("{{rows:x}}", "{{rows:"));
+    CHECK(!sql_has("SELECT '{{rows:', \"{{rows:\", $$ {{rows: $$ -- {{rows:\n /* {{rows: */", "{{rows:"));
+    CHECK(!sql_has("", "{{rows:"));
+}
+
+TEST(names_of_files_that_duckdb_would_look_for_are_known)
+{
+    CHECK(sql_is_pattern("/data/a*.parquet") && sql_is_pattern("a?.csv") && sql_is_pattern("/d[1]/a") &&
+          sql_is_pattern("a\\b"));
+    CHECK(!sql_is_pattern("/data/k=1/a b-(2)'.parquet"));
+}
