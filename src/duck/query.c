@@ -320,6 +320,22 @@ void duck_result_shorten(struct duck_result *result)
     result->is_shortened = true;
 }
 
+/* DuckDB says in JSON that Arrow has nothing for a type, such as VARIANT. */
+static enum err explain_type(struct error *e)
+{
+    static const char words[] = "Unsupported Arrow type ";
+    const char *type = strstr(e->message, words);
+    if (type == NULL) {
+        return e->code;
+    }
+    char name[64];
+    type += sizeof(words) - 1;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(type, "\"}"), type);
+    error_set(e, ERR_INVALID, "a column of type %s cannot be given out: Arrow has no such type", name);
+    error_hint(e, "cast it, as in x::VARCHAR or x::JSON");
+    return ERR_INVALID;
+}
+
 enum err duck__make_schema(struct duck_connection *connection, duckdb_arrow_options arrow, duckdb_logical_type *types,
                            const char *const *names, idx_t n, struct ArrowSchema *out, bool *out_has_bools,
                            struct error *e)
@@ -330,6 +346,9 @@ enum err duck__make_schema(struct duck_connection *connection, duckdb_arrow_opti
         texts[i] = names[i];
     }
     enum err err = duck__take_error(connection, duck__api.to_arrow_schema(arrow, types, texts, n, &schema), e);
+    if (err != ERR_OK) {
+        err = explain_type(e);
+    }
     if (err == ERR_OK) {
         *out_has_bools = duck__bools_in_schema(&schema);
         *out = schema;

@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "client/rows.h"
 #include "duck/duck.h"
 #include "exchange/ipc.h"
+#include "main/row_sum.h"
 
 #define TASKS_PAGE 1000
 
@@ -144,6 +146,59 @@ enum err query_run_duck(struct duck_connection *connection, const char *sql, str
     if (err == ERR_OK) {
         *out = run;
     }
+    return err;
+}
+
+/* ---- what the rows are ---- */
+
+enum err query_sum(const struct bench *bench, struct client *client, const char *job_id, uint64_t *out, struct error *e)
+{
+    struct arena arena = {0};
+    struct client_caller caller = {.client = client, .cancel = interrupt_cancel(bench->interrupt), .arena = &arena};
+    struct rows *rows = rows_open(&caller, job_id, NULL, NULL);
+    const struct ArrowSchema *schema = NULL;
+    struct ArrowArray batch = {0};
+    struct row_sum sum = {0};
+    enum err err = rows_schema(rows, &schema, e);
+    err = err == ERR_OK ? row_sum_open(&sum, schema, e) : err;
+    err = err == ERR_OK ? rows_next(rows, &batch, e) : err;
+    while (err == ERR_OK && batch.release != NULL) {
+        row_sum_add(&sum, &batch);
+        batch.release(&batch);
+        err = rows_next(rows, &batch, e);
+    }
+    if (err == ERR_OK) {
+        *out = sum.value;
+    }
+    row_sum_close(&sum);
+    rows_close(rows);
+    arena_deinit(&arena);
+    return err;
+}
+
+enum err query_sum_duck(struct duck_connection *connection, const char *sql, uint64_t *out, struct error *e)
+{
+    struct duck_result *result = NULL;
+    struct ArrowSchema schema = {0};
+    struct ArrowArray batch = {0};
+    struct row_sum sum = {0};
+    enum err err = duck_query(connection, sql, &result, e);
+    err = err == ERR_OK ? duck_result_schema(result, &schema, e) : err;
+    err = err == ERR_OK ? row_sum_open(&sum, &schema, e) : err;
+    err = err == ERR_OK ? duck_result_next(result, &batch, e) : err;
+    while (err == ERR_OK && batch.release != NULL) {
+        row_sum_add(&sum, &batch);
+        batch.release(&batch);
+        err = duck_result_next(result, &batch, e);
+    }
+    if (err == ERR_OK) {
+        *out = sum.value;
+    }
+    if (schema.release != NULL) {
+        schema.release(&schema);
+    }
+    row_sum_close(&sum);
+    duck_result_close(result);
     return err;
 }
 

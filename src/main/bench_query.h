@@ -33,6 +33,14 @@ MUST_USE enum err query_run(const struct bench *bench, struct client *client, co
 MUST_USE enum err query_run_duck(struct duck_connection *connection, const char *sql, struct query_run *out,
                                  struct error *e);
 
+/*
+ * What the rows add up to (row_sum.h): those of a job that has succeeded, fetched once more, and those of DuckDB, for which
+ * the query is run once more. So that what is measured does not pay for it.
+ */
+MUST_USE enum err query_sum(const struct bench *bench, struct client *client, const char *job_id, uint64_t *out,
+                            struct error *e);
+MUST_USE enum err query_sum_duck(struct duck_connection *connection, const char *sql, uint64_t *out, struct error *e);
+
 /* ---- where the time went ---- */
 
 /*

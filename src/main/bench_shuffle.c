@@ -4,12 +4,14 @@
  * A physical plan of two stages: tasks read Parquet files and scatter their rows by the hash of a number, tasks of the
  * next stage add up the partitions. Beside it, in turns, one DuckDB with as many threads as there are slots reads the
  * same files, writes them with COPY ... PARTITION_BY into Parquet files, and adds up each partition. Both times are those
- * of the whole way, the reading of the rows included; the cluster's, too, from the submit to the sums being here.
+ * of the whole way, the reading of the rows included; the cluster's, too, from the submit to the sums being here. Sums
+ * must be the same, and before anything is measured those of the hashes of all rows.
  *
  * MB are always those of the rows themselves: 8 bytes for a number, for a text its bytes and 4 for its place. Two sets of
  * rows: four numbers, and one number with two texts.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,25 +19,31 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/text.h"
+#include "client/rows.h"
 #include "duck/duck.h"
 #include "main/bench_query.h"
 #include "query/plan.h"
 
 #define SLOTS_DEFAULT 1
 #define PARTITIONS_PER_SLOT 2
+#define TOLERANCE 1e-10
 
 struct shape {
     const char *name;
     const char *columns; /* over a table t with a number i */
     const char *row_bytes;
-    const char *sum; /* an expression */
+    const char *sum;  /* an expression */
+    const char *hash; /* another one, which a row that has changed on its way changes */
 };
 
+/* Of 24 bits each, so that it is exact up to 500 million rows. */
+#define SUM_OF_HASHES(columns) "sum(hash(" columns ") >> 40)::DOUBLE"
+
 static const struct shape shapes[] = {
-    {"numbers", "i, (i * 7919) % 1000003 AS a, i / 3.0 AS b, (i % 97)::DOUBLE AS c", "32",
-     "sum(i + a + b + c)::DOUBLE"},
+    {"numbers", "i, (i * 7919) % 1000003 AS a, i / 3.0 AS b, (i % 97)::DOUBLE AS c", "32", "sum(i + a + b + c)::DOUBLE",
+     SUM_OF_HASHES("i, a, b, c")},
     {"texts", "i, 'customer#' || lpad(i::VARCHAR, 9, '0') AS a, 'some words that are ' || (i % 1000) AS b",
-     "8 + 4 + strlen(a) + 4 + strlen(b)", "sum(i + length(a) + length(b))::DOUBLE"},
+     "8 + 4 + strlen(a) + 4 + strlen(b)", "sum(i + length(a) + length(b))::DOUBLE", SUM_OF_HASHES("i, a, b")},
 };
 #define N_SHAPES ARRAY_LEN(shapes)
 
@@ -43,6 +51,7 @@ struct shape_figures {
     double mb;
     double ms;
     double parquet_ms;
+    double total;             /* of all partitions, as the cluster had it last */
     struct query_times times; /* of one of the runs */
 };
 
@@ -109,7 +118,7 @@ static enum err make_rows(struct shuffle_bench *b, size_t i, struct error *e)
 
 /* ---- the cluster ---- */
 
-static void write_plan(const struct shuffle_bench *b, const struct shape *shape, struct buf *out)
+static void write_plan(const struct shuffle_bench *b, const struct shape *shape, const char *sum, struct buf *out)
 {
     buf_text(out, "{\"stages\":[{\"id\":0,\"sql\":\"SELECT * FROM read_parquet({{split}})\",\"splits\":[");
     for (uint32_t k = 0; k < b->partitions; k++) {
@@ -121,22 +130,52 @@ static void write_plan(const struct shuffle_bench *b, const struct shape *shape,
                "],\"deterministic\":true,\"output\":{\"exchange\":\"hash\",\"keys\":[\"i\"],\"partitions\":%u}},"
                "{\"id\":1,\"inputs\":{\"arrived\":0},\"sql\":\"SELECT %s AS s FROM arrived\",\"deterministic\":true,"
                "\"output\":{\"exchange\":\"result\"}}]}",
-               b->partitions, shape->sum);
+               b->partitions, sum);
 }
 
-/* Moves the rows once; `out_us` may be NULL. */
-static enum err run_cluster(struct shuffle_bench *b, size_t i, int64_t *out_us, struct error *e)
+/* Adds up what the partitions of a job have, whose result is one column of numbers. */
+static enum err read_sum(const struct shuffle_bench *b, const char *job_id, double *out, struct error *e)
+{
+    struct arena arena = {0};
+    struct client_caller caller = {
+        .client = b->client, .cancel = interrupt_cancel(b->bench->interrupt), .arena = &arena};
+    struct rows *rows = rows_open(&caller, job_id, NULL, NULL);
+    struct ArrowArray batch = {0};
+    double sum = 0;
+    enum err err = rows_next(rows, &batch, e);
+    while (err == ERR_OK && batch.release != NULL) {
+        const struct ArrowArray *column = batch.children[0];
+        const double *values = column->buffers[1];
+        for (int64_t i = 0; i < batch.length; i++) {
+            sum += values[column->offset + i];
+        }
+        batch.release(&batch);
+        err = rows_next(rows, &batch, e);
+    }
+    if (err == ERR_OK) {
+        *out = sum;
+    }
+    rows_close(rows);
+    arena_deinit(&arena);
+    return err;
+}
+
+/* Moves the rows once and adds up `sum`; `out_us` may be NULL. */
+static enum err run_cluster(struct shuffle_bench *b, size_t i, const char *sum, int64_t *out_us, struct error *e)
 {
     struct buf plan = {0};
     struct query_run run = {0};
     struct query_times *times = &b->figures[i].times;
-    write_plan(b, &shapes[i], &plan);
+    write_plan(b, &shapes[i], sum, &plan);
     enum err err = query_run(b->bench, b->client, &(struct query_request){.plan = &plan}, &run, e);
     if (err == ERR_OK) {
         err = query_times(b->bench, b->client, run.job_id, times, e);
     }
     if (err == ERR_OK && (run.rows != b->partitions || times->moved_rows != b->rows)) {
         err = error_set(e, ERR_INTERNAL, "%" PRIu64 " rows were moved instead of %" PRIu64, times->moved_rows, b->rows);
+    }
+    if (err == ERR_OK) {
+        err = read_sum(b, run.job_id, &b->figures[i].total, e);
     }
     if (err == ERR_OK && out_us != NULL) {
         *out_us = run.us;
@@ -147,14 +186,26 @@ static enum err run_cluster(struct shuffle_bench *b, size_t i, int64_t *out_us, 
 
 /* ---- Parquet ---- */
 
-static enum err run_parquet(struct shuffle_bench *b, size_t i, int64_t *out_us, struct error *e)
+/* Whether both sums are the same, but for the last digits, which depend on the order of the additions. */
+static enum err compare_sums(const struct shape *shape, double exchanged, double written, struct error *e)
+{
+    if (fabs(exchanged - written) <= TOLERANCE * fabs(written)) {
+        return ERR_OK;
+    }
+    return error_set(e, ERR_INTERNAL, "%s: the rows add up to %.17g over the exchange, and to %.17g over Parquet",
+                     shape->name, exchanged, written);
+}
+
+/* Moves the rows by files, and compares what they add up to with what the cluster had. */
+static enum err run_parquet(struct shuffle_bench *b, size_t i, const char *sum, int64_t *out_us, struct error *e)
 {
     struct arena *arena = &b->bench->cli->arena;
     /* Always another: DuckDB takes a file of the same size, written again in the same second, to be the one that it knows. */
     const char *folder =
         arena_format(arena, "%s/parquet-%s-%u", b->bench->cluster.folder, shapes[i].name, b->n_folders++);
     struct buf sql = {0};
-    double sum = 0;
+    double part = 0;
+    double total = 0;
     buf_format(&sql, "COPY (SELECT *, ((hash(i) >> 32) %% %u)::INTEGER AS p FROM read_parquet(", b->partitions);
     append_path(&sql, source_path(b, &shapes[i], "*"));
     buf_text(&sql, ")) TO ");
@@ -164,13 +215,18 @@ static enum err run_parquet(struct shuffle_bench *b, size_t i, int64_t *out_us, 
     enum err err = duck_run(b->connection, sql.data, e);
     for (uint32_t k = 0; k < b->partitions && err == ERR_OK; k++) {
         buf_reset(&sql);
-        buf_format(&sql, "SELECT %s FROM read_parquet(", shapes[i].sum);
+        buf_format(&sql, "SELECT %s FROM read_parquet(", sum);
         append_path(&sql, arena_format(arena, "%s/p=%u/*", folder, k));
         buf_char(&sql, ')');
-        err = duck_rows(b->connection, sql.data, NULL, 0, read_number, &sum, e);
+        err = duck_rows(b->connection, sql.data, NULL, 0, read_number, &part, e);
+        total += part;
+    }
+    int64_t us = clock_mono_us() - began_us;
+    if (err == ERR_OK) {
+        err = compare_sums(&shapes[i], b->figures[i].total, total, e);
     }
     if (err == ERR_OK && out_us != NULL) {
-        *out_us = clock_mono_us() - began_us;
+        *out_us = us;
     }
     buf_deinit(&sql);
     return err;
@@ -182,18 +238,17 @@ static enum err measure_shape(struct shuffle_bench *b, size_t i, struct error *e
 {
     int64_t *us = mem_calloc(2 * (size_t)b->repeat, sizeof *us);
     enum err err = make_rows(b, i, e);
-    if (err == ERR_OK) {
-        err = run_cluster(b, i, NULL, e);
-    }
-    if (err == ERR_OK) {
-        err = run_parquet(b, i, NULL, e);
+    const char *const unmeasured[] = {shapes[i].hash, shapes[i].sum}; /* the latter to warm up */
+    for (size_t k = 0; k < ARRAY_LEN(unmeasured); k++) {
+        err = err == ERR_OK ? run_cluster(b, i, unmeasured[k], NULL, e) : err;
+        err = err == ERR_OK ? run_parquet(b, i, unmeasured[k], NULL, e) : err;
     }
     for (uint32_t round = 0; round < b->repeat && err == ERR_OK; round++) {
         if (interrupt_is_on(b->bench->interrupt)) {
             err = error_set(e, ERR_CANCELED, "interrupted");
         }
-        err = err == ERR_OK ? run_cluster(b, i, &us[round], e) : err;
-        err = err == ERR_OK ? run_parquet(b, i, &us[b->repeat + round], e) : err;
+        err = err == ERR_OK ? run_cluster(b, i, shapes[i].sum, &us[round], e) : err;
+        err = err == ERR_OK ? run_parquet(b, i, shapes[i].sum, &us[b->repeat + round], e) : err;
     }
     if (err == ERR_OK) {
         b->figures[i].ms = bench_median_ms(us, b->repeat);

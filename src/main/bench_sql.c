@@ -2,7 +2,8 @@
  * bench_sql.c - the 22 queries of TPC-H on a cluster, beside one DuckDB with as many threads as the cluster has slots.
  *
  * Both read the same Parquet files. DuckDB runs in this process, which is only a client otherwise; each query is run once
- * by everybody to warm up, then in turns, and whoever begins changes. Medians count. Numbers of rows must be the same.
+ * by everybody to warm up, then in turns, and whoever begins changes. Medians count. Rows must be the same: those of the
+ * cluster are looked at after each run, those of DuckDB after the first one.
  *
  *   (nothing)  how long each query takes: ratios, and where the time of the cluster went
  *   --single   the same with small tables, so that queries are one task each: what the way through the cluster adds; and
@@ -48,6 +49,7 @@ struct query_figures {
     double ms[CONTENDERS_MAX];
     double cpu_ms[CONTENDERS_MAX]; /* processor time, averages */
     uint64_t rows;
+    uint64_t sum;             /* of all rows, row_sum.h */
     struct query_times times; /* of the last contender, averages */
     double fetch_ms;          /* what is not the job's own time: calls, and the rows on their way */
 };
@@ -104,6 +106,38 @@ static void add_times(struct query_figures *f, const struct query_times *times, 
     f->fetch_ms += part * (total_ms > times->job_ms ? total_ms - times->job_ms : 0);
 }
 
+/*
+ * Whether the contender has the rows of the first one. Those of DuckDB are looked at in the warm-up only: it would have to run
+ * the query anew for that, while the cluster only sends its result once more.
+ */
+static enum err compare_rows(struct sql_bench *b, uint32_t query, uint32_t who, uint32_t round,
+                             const struct query_run *run, struct error *e)
+{
+    const struct contender *c = &b->contenders[who];
+    struct query_figures *f = &b->figures[query];
+    bool is_first = round == 0 && who == 0;
+    uint64_t sum = f->sum;
+    enum err err = ERR_OK;
+    if (!is_first && run->rows != f->rows) {
+        return error_set(e, ERR_INTERNAL, "%s: %s has %" PRIu64 " rows, %s has %" PRIu64, b->queries[query].name,
+                         b->contenders[0].name, f->rows, c->name, run->rows);
+    }
+    if (c->connection == NULL) {
+        err = query_sum(c->bench, c->client, run->job_id, &sum, e);
+    } else if (round == 0) {
+        err = query_sum_duck(c->connection, b->queries[query].sql, &sum, e);
+    }
+    if (err == ERR_OK && !is_first && sum != f->sum) {
+        error_set(e, ERR_INTERNAL, "%s: the %" PRIu64 " rows of %s are not those of %s", b->queries[query].name,
+                  f->rows, c->name, b->contenders[0].name);
+        error_hint(e, "one of the two is wrong: `capstan sql` and the program duckdb show what each of them has");
+        return ERR_INTERNAL;
+    }
+    f->rows = run->rows;
+    f->sum = sum;
+    return err;
+}
+
 /* One run of one contender; round 0 is the warm-up. */
 static enum err take_turn(struct sql_bench *b, uint32_t query, uint32_t who, uint32_t round, int64_t *us,
                           struct error *e)
@@ -118,17 +152,13 @@ static enum err take_turn(struct sql_bench *b, uint32_t query, uint32_t who, uin
         struct error inner = e != NULL ? *e : (struct error){0};
         return error_set(e, err, "%s on %s: %s", b->queries[query].name, c->name, inner.message);
     }
-    if (round == 0 && who == 0) {
-        f->rows = run.rows;
-    } else if (run.rows != f->rows) {
-        return error_set(e, ERR_INTERNAL, "%s: %s has %" PRIu64 " rows, %s has %" PRIu64, b->queries[query].name,
-                         b->contenders[0].name, f->rows, c->name, run.rows);
-    }
-    if (round == 0) {
-        return ERR_OK;
+    double used_ms = cpu_ms(c) - before_ms;
+    err = compare_rows(b, query, who, round, &run, e);
+    if (err != ERR_OK || round == 0) {
+        return err;
     }
     us[round - 1] = run.us;
-    f->cpu_ms[who] += (cpu_ms(c) - before_ms) / (double)b->repeat;
+    f->cpu_ms[who] += used_ms / (double)b->repeat;
     if (who + 1 == b->n_contenders) {
         err = query_times(c->bench, c->client, run.job_id, &times, e);
         if (err == ERR_OK) {

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { assert, binary, grpcStatus, quick, root, scenario, scenarioWithEachStore, until } from './harness.js';
-import { forced, nothingLeft, plugin, Sql } from './sql-cluster.js';
+import { forced, Gate, nothingLeft, plugin, Sql } from './sql-cluster.js';
 import { quote, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
 
@@ -49,8 +49,23 @@ scenarioWithEachStore('coordinator_with_workers_executes_custom_operator_stage',
 scenario('in a half-upgraded fleet, stages with an operator run where it is, others anywhere', async (world) => {
   const cluster = await world.cluster();
   await cluster.startWorker({ id: 'old', slots: 2 });
-  await cluster.startWorker({ id: 'new', slots: 2, args: addFive });
+  await cluster.startWorker({ id: 'new', slots: 2, args: [...addFive, '--plugin', plugin('hold')] });
   const sql = new Sql(cluster);
+  // All slots of the new one are taken while the first stage runs, so it is the old one that must run it.
+  const gate = new Gate(world);
+  const held = await sql.submit({
+    stages: [
+      {
+        id: 0,
+        sql: 'SELECT {{task}}::INTEGER AS who',
+        splits: [{ file: 'none' }, { file: 'none' }],
+        custom: gate.custom,
+        output: { exchange: 'result' },
+      },
+    ],
+  });
+  await gate.arrived(0);
+  await gate.arrived(1);
   const plan = {
     stages: [
       {
@@ -75,10 +90,16 @@ scenario('in a half-upgraded fleet, stages with an operator run where it is, oth
     ],
   };
   const id = await sql.submit(plan);
+  for (const { worker } of await sql.stageReaches(id, 's0', 'succeeded')) assert.equal(worker, 'old');
+  for (const { state } of await sql.tasksOf(id, 's1')) assert.equal(state, 'queued');
+  gate.open();
+  await sql.table(held);
   const sum = (7999 * 8000) / 2 + 5 * 8000;
   assert.deepEqual((await sql.table(id)).rows, [['8000', String(sum)]]);
   const done = await sql.completions(id);
-  for (const { stage, worker } of done) if (stage === 's1') assert.equal(worker, 'new');
+  const ranBy = (name) => done.filter(({ stage }) => stage === name).map(({ worker }) => worker);
+  assert.deepEqual(ranBy('s0'), Array(8).fill('old'));
+  assert.deepEqual(ranBy('s1'), Array(4).fill('new'));
   // In SQL, planned by a worker that can tell what the operator makes of its input.
   const text =
     "SELECT sum(v)::BIGINT AS s FROM custom('add_five', (SELECT i AS v FROM range(100) r(i)), config := '{}')";

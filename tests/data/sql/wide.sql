@@ -1,6 +1,6 @@
 -- Queries over all features of the dialect, on the tables of generate-tpch.sql and generate-ugly.sql. `{ugly}` is the
 -- folder of the latter. `ordered` means that the order of the result is part of the answer; `volatile`, that each run has
--- another one, and only the types are compared.
+-- another one, and only the types are compared; `volatile counted`, that each run has other rows, but always as many.
 
 -- name: constant
 SELECT 42;
@@ -103,10 +103,10 @@ SELECT sin(k), cos(k), ln(k + 1), exp(small), power(k, 2), sqrt(k), ceil(flt), f
 -- name: try
 SELECT TRY(1 / (k - 7)), TRY(txt::INTEGER), TRY(k::TINYINT) FROM facts WHERE id < 100;
 
--- name: random-values volatile
+-- name: random-values volatile counted
 SELECT random() < 2, uuid() IS NOT NULL, random() FROM dims;
 
--- name: current-time volatile
+-- name: current-time volatile counted
 SELECT now() > TIMESTAMPTZ '2020-01-01', current_date FROM dims;
 
 -- name: group-by
@@ -244,10 +244,10 @@ SELECT count(*) FROM (SELECT id FROM facts LIMIT (SELECT 5));
 -- name: sample-system volatile
 SELECT id FROM facts USING SAMPLE 10%;
 
--- name: sample-rows volatile
+-- name: sample-rows volatile counted
 SELECT id FROM facts USING SAMPLE 5 ROWS;
 
--- name: sample-repeatable volatile
+-- name: sample-repeatable volatile counted
 SELECT id FROM facts TABLESAMPLE reservoir(20 ROWS) REPEATABLE (42);
 
 -- name: sample-bernoulli volatile

@@ -1,14 +1,19 @@
 #!/bin/sh
 # read.sh FILE... - has a reader that nobody here wrote look at Arrow streams. Run by the test, from the root.
 #
-# Installs the packages of package-lock.json once. Leaves with 77 if there is no Node at all.
+# Installs the packages of package-lock.json once.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../../..
 
 node=node
 [ ! -x "$root/.cache/node/bin/node" ] || node=$root/.cache/node/bin/node
-command -v "$node" >/dev/null && command -v npm >/dev/null || exit 77
+for program in "$node" npm; do
+    if ! command -v "$program" >/dev/null; then
+        echo "$program is missing, and nobody else can say whether this is Arrow: run ./dev setup" >&2
+        exit 1
+    fi
+done
 
 stamp=node_modules/.lock.sum
 sum=$(cksum <package-lock.json)

@@ -104,6 +104,8 @@ TEST(a_query_that_is_wrong_fails_for_good_with_duckdbs_words)
         {"SELECT * FROM 'nowhere/at/all*.parquet'", "paths must mean the same on all workers"},
         {"SELECT $1", "parameter"},
         {"SELECT CAST('x' || i AS INTEGER) FROM range(3) r(i)", "Conversion Error"},
+        {"SELECT CAST(1 AS VARIANT) AS v",
+         "a column of type VARIANT cannot be given out: Arrow has no such type; cast it, as in x::VARCHAR or x::JSON"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct buf inputs = {0};

@@ -163,7 +163,15 @@ static const char *read_fails(const char *line)
     return arena_format(&arena, "%.*s", (int)(n - strlen(mark)), line + strlen(mark));
 }
 
-/* "-- name: NAME [ordered] [volatile]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
+enum table_order test_query_order(const struct test_query *query)
+{
+    if (query->is_volatile) {
+        return query->is_counted ? COUNT_ONLY : TYPES_ONLY;
+    }
+    return query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
+}
+
+/* "-- name: NAME [ordered] [volatile [counted]]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n)
 {
     static const char mark[] = "\n-- name: ";
@@ -181,6 +189,7 @@ const struct test_query *test_queries(const char *file, uint32_t *out_n)
         queries[n] = (struct test_query){
             .is_ordered = strstr(line, " ordered") != NULL,
             .is_volatile = strstr(line, " volatile") != NULL,
+            .is_counted = strstr(line, " counted") != NULL,
             .fails = read_fails(line_end + 1),
             .sql = fill_in(line_end + 1, next != NULL ? (size_t)(next - line_end - 1) : strlen(line_end + 1)),
         };

@@ -14,6 +14,7 @@
 
 #include "duck/duck.h"
 #include "query/planner.h"
+#include "query/table.h"
 
 struct test_data {
     const char *tpch; /* folder with the tables of TPC-H at scale 0.01 */
@@ -32,8 +33,12 @@ struct test_query {
     const char *sql;   /* without a semicolon; {ugly} is filled in */
     bool is_ordered;   /* the order of its rows is part of the answer */
     bool is_volatile;  /* its rows differ from run to run */
+    bool is_counted;   /* but their number does not */
     const char *fails; /* a part of the error that it must end with; NULL: it does not fail */
 };
+
+/* What a result of the query must have in common with another one. */
+enum table_order test_query_order(const struct test_query *query);
 
 /* The queries of tests/data/sql/`file`. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n);

@@ -79,7 +79,7 @@ static bool run_one_way(struct runner *runner, const struct test_query *query, c
     struct table actual = {0};
     struct buf difference = {0};
     struct error e = {0};
-    enum table_order order = query->is_volatile ? TYPES_ONLY : query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
+    enum table_order order = test_query_order(query);
     bool is_same = false;
     if (run_cut(runner, query->sql, &ways[way].options, &actual, facts, &e) != ERR_OK) {
         fprintf(stderr, "%s, %s: %s\n", query->name, ways[way].name, e.message);

@@ -226,6 +226,9 @@ bool table_equal(const struct table *expected, const struct table *actual, enum 
         buf_format(difference, "%" PRIu32 " rows expected, got %" PRIu32, expected->n_rows, actual->n_rows);
         return false;
     }
+    if (order == COUNT_ONLY) {
+        return true;
+    }
     if (order == ORDER_MATTERS) {
         return have_same_rows(expected, actual, difference);
     }

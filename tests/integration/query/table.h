@@ -32,7 +32,8 @@ enum err table_append(struct table *table, struct duck_connection *connection, c
 enum table_order {
     ORDER_MATTERS,
     ORDER_IS_FREE, /* the same rows, in any order */
-    TYPES_ONLY     /* names and types only, for results that differ each time */
+    COUNT_ONLY,    /* names, types and the number of rows, for rows that differ each time */
+    TYPES_ONLY     /* names and types only, for results whose number of rows differs, too */
 };
 
 /*

@@ -29,7 +29,7 @@ static void run_query(struct pair *pair, const struct test_query *query, const b
     struct table expected = {0};
     struct buf sql = {0};
     struct error e = {0};
-    enum table_order order = query->is_volatile ? TYPES_ONLY : query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
+    enum table_order order = test_query_order(query);
     enum err err = pair_whole(pair, query->sql, &expected, &sql, &e);
     CHECK_STR(e.message, "");
     CHECK_ERR(err, ERR_OK);
