@@ -523,20 +523,13 @@ TEST(an_input_that_is_read_twice_is_kept)
 TEST(statements_before_the_last_one_run_once)
 {
     struct cluster cluster;
-    struct cluster_job job;
-    struct table rows = {0};
     cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
-    cluster_begin(&cluster, &job);
-    cluster_use_plan(&job,
-                     "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(100) r(i)\",\"output\":"
-                     "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":4}},"
-                     "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"CREATE TEMP TABLE t AS SELECT max(k) AS a FROM m; "
-                     "EXPLAIN SELECT * FROM t;\",\"output\":{\"exchange\":\"gather\"}},{\"id\":2,\"inputs\":{\"e\":1},"
-                     "\"sql\":\"SELECT count(*) AS n FROM e\",\"output\":{\"exchange\":\"result\"}}]}");
-    CHECK(cluster_step(&cluster, &job));
-    cluster_result(&cluster, &job, &rows);
-    CHECK_STR(rows.rows[0][0], "4");
-    table_deinit(&rows);
-    cluster_end(&job);
+    cluster_check_plan(&cluster,
+                       "{\"stages\":[{\"id\":0,\"sql\":\"SELECT i AS k FROM range(100) r(i)\",\"output\":"
+                       "{\"exchange\":\"hash\",\"keys\":[\"k\"],\"partitions\":4}},"
+                       "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"CREATE TEMP TABLE t AS SELECT max(k) AS a FROM m; "
+                       "EXPLAIN SELECT * FROM t;\",\"output\":{\"exchange\":\"gather\"}},{\"id\":2,\"inputs\":{\"e\":1},"
+                       "\"sql\":\"SELECT count(*) AS n FROM e\",\"output\":{\"exchange\":\"result\"}}]}",
+                       "4");
     cluster_close(&cluster);
 }
