@@ -44,6 +44,7 @@
 struct sql_instance {
     struct duck *duck;
     uint32_t refs;    /* with the executor's mutex */
+    bool is_careful;  /* it does without an optimizer that errs */
     struct map files; /* that DuckDB may remember (sql_files.c); with the mutex, too */
 };
 
@@ -80,8 +81,9 @@ struct sql_executor {
     char *worker_id;
     char *temp_folder;
     char *notes_folder;
-    pthread_mutex_t mutex; /* guards the next four */
+    pthread_mutex_t mutex; /* guards the next five */
     struct sql_instance *instance;
+    bool is_careful; /* instances are */
     struct planner *planner;
     bool is_planning;    /* somebody has the planner */
     struct list folders; /* of jobs that write files, until they are over */
@@ -98,6 +100,9 @@ struct sql_executor {
 /* ERR_UNAVAILABLE if there is no library. The caller gives it back; `is_broken`: nobody gets it any more. */
 MUST_USE enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out, struct error *e);
 void sql__give_instance(struct sql_executor *sql, struct sql_instance *instance, bool is_broken);
+
+/* Later instances are careful, from the next one on. False if the instance was so already: that has not helped. */
+bool sql__take_care(struct sql_executor *sql, const struct sql_instance *instance);
 
 /*
  * The planner, for this run alone. Waits for it until the run is stopped: ERR_CANCELED. With `is_spoiled` it is closed

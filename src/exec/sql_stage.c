@@ -684,10 +684,17 @@ static bool is_read_twice(const struct error *e)
     return strstr(e->message, "an Arrow stream can be read only once") != NULL;
 }
 
-/* Whether, and how, a fragment is to be run once more at once. */
-enum again { AGAIN_NOT, AGAIN_ALONE, AGAIN_WITH_ROWS_KEPT };
+/* After an error of its own, DuckDB refuses everything. */
+static bool is_broken(const struct error *e)
+{
+    return strncmp(e->message, "INTERNAL Error", 14) == 0 || strncmp(e->message, "FATAL Error", 11) == 0 ||
+           strstr(e->message, "has been invalidated") != NULL;
+}
 
-/* If it ran out of memory beside others, or must have its inputs as tables, nothing is said: it is run again. */
+/* Whether, and how, a fragment is to be run once more at once. */
+enum again { AGAIN_NOT, AGAIN_ALONE, AGAIN_WITH_ROWS_KEPT, AGAIN_WITH_CARE };
+
+/* If it ran out of memory beside others, must have its inputs as tables, or DuckDB erred, nothing is said: it is run again. */
 static enum again report_failure(struct fragment *f, const struct error *e)
 {
     bool is_fetch = false;
@@ -704,18 +711,13 @@ static enum again report_failure(struct fragment *f, const struct error *e)
         return AGAIN_ALONE;
     } else if (is_read_twice(&cause) && !f->keeps_rows) {
         return AGAIN_WITH_ROWS_KEPT;
+    } else if (is_broken(&cause) && sql__take_care(f->run->sql, f->instance)) {
+        return AGAIN_WITH_CARE;
     } else {
         add_hint(f, &cause);
         sql__fail(f->run, is_hopeless(f, &cause), &cause);
     }
     return AGAIN_NOT;
-}
-
-/* After an error of its own, DuckDB refuses everything. */
-static bool is_broken(const struct error *e)
-{
-    return strncmp(e->message, "INTERNAL Error", 14) == 0 || strncmp(e->message, "FATAL Error", 11) == 0 ||
-           strstr(e->message, "has been invalidated") != NULL;
 }
 
 /* Runs it once. */

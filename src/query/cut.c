@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "query/cut_internal.h"
+#include "query/join_filter.h"
 #include "query/physical_internal.h"
 #include "query/sql_text.h"
 #include "query/tail.h"
@@ -190,7 +191,12 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
     if (total->n_scans == 0 && !options->is_forced) {
         return "it reads only files that are not Parquet, which cannot be split";
     }
-    if (!options->is_forced && total->bytes < options->single_task_bytes) {
+    /*
+     * The user's own words may be such that DuckDB takes the wrong rows (join_filter.h), where what the cutter writes is
+     * right. Only scans of Parquet files have filters of joins, so that queries that read no such files are fine.
+     */
+    bool is_small = total->bytes < options->single_task_bytes && !join_filter_does_harm(plan->root);
+    if (!options->is_forced && is_small) {
         return arena_format(arena, "its input is small: %" PRIu64 " bytes%s", total->bytes,
                             total->has_unsplit ? ", besides files that are not Parquet, which cannot be split" : "");
     }

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "query/join_filter.h"
 #include "query/physical_internal.h"
 #include "query/tail.h"
 
@@ -71,8 +72,8 @@ static void write_with(struct buf *out, const char *name, const char *definition
         start = strncmp(sql, starts[i], strlen(starts[i])) == 0 ? starts[i] : "";
     }
     bool has_others = start[0] != '\0';
-    buf_format(out, "%s\"%s\" AS (%s)%s%s", has_others ? start : "WITH ", name, definition, has_others ? ", " : " ",
-               sql + strlen(start));
+    buf_format(out, "%s\"%s\" AS %s(%s)%s%s", has_others ? start : "WITH ", name, join_filter_barrier(definition),
+               definition, has_others ? ", " : " ", sql + strlen(start));
 }
 
 /*

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "query/join_filter.h"
 #include "query/physical_internal.h"
 
 /* ---- which stages ---- */
@@ -118,8 +119,8 @@ static void write_ctes(struct buf *sql, const struct physical_plan *plan, const 
             buf_text(sql, is_first ? "WITH " : ", ");
             is_first = false;
             if (first == NULL) { /* rows that are not the same each time must be the same for all readers */
-                buf_format(sql, "\"%s\" AS %s(%s)", names->items[k].text, n_uses > 1 ? "MATERIALIZED " : "",
-                           plan->stages[i].sql);
+                const char *barrier = n_uses > 1 ? "MATERIALIZED " : join_filter_barrier(plan->stages[i].sql);
+                buf_format(sql, "\"%s\" AS %s(%s)", names->items[k].text, barrier, plan->stages[i].sql);
                 first = names->items[k].text;
             } else {
                 buf_format(sql, "\"%s\" AS (SELECT * FROM \"%s\")", names->items[k].text, first);

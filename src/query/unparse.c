@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "query/join_filter.h"
 #include "query/unparse_internal.h"
 
 /* What all writers use. */
@@ -504,7 +505,7 @@ static bool write_cte(struct unparser *u, struct buf *sql, struct plan_node *nod
 {
     struct buf text = {0};
     uint32_t n_names = u->n_names;
-    bool is_written = unparse__node(u, &text, node->children[0]);
+    bool is_written = unparse__entry(u, &text, node->children[0]);
     if (is_written) {
         const struct unparse_name *name = unparse__name(u, node->as.cte.id, 'm');
         buf_format(&u->with, "%s%s AS MATERIALIZED (", u->with.n == 0 ? "" : ", ", name->text);
@@ -524,8 +525,10 @@ static bool write_recursive_cte(struct unparser *u, struct buf *sql, struct plan
     struct buf text = {0};
     struct buf with = u->with;
     uint32_t n_names = u->n_names;
+    bool was_in_recursion = u->is_in_recursion;
     char name[16];
     u->with = (struct buf){0};
+    u->is_in_recursion = true;
     bool is_written = unparse__node(u, &text, node->children[0]);
     memcpy(name, unparse__name(u, node->as.recursive.id, 'r')->text, sizeof(name));
     buf_text(&text, node->as.recursive.is_union_all ? " UNION ALL " : " UNION ");
@@ -535,6 +538,7 @@ static bool write_recursive_cte(struct unparser *u, struct buf *sql, struct plan
     }
     buf_deinit(&u->with);
     u->with = with;
+    u->is_in_recursion = was_in_recursion;
     u->n_names = n_names;
     if (is_written) {
         char alias[16];
@@ -573,12 +577,53 @@ static unary_fn *const unary_writers[N_NODE_KINDS] = {
     [NODE_DISTINCT] = write_distinct,   [NODE_SAMPLE] = write_sample,
 };
 
-bool unparse__node(struct unparser *u, struct buf *sql, struct plan_node *node)
+static bool write_node(struct unparser *u, struct buf *sql, struct plan_node *node)
 {
     if (unary_writers[node->kind] != NULL) {
         return write_unary(u, sql, node, unary_writers[node->kind]);
     }
     return writers[node->kind](u, sql, node);
+}
+
+bool unparse__entry(struct unparser *u, struct buf *text, struct plan_node *node)
+{
+    bool was_below_join = u->is_below_join;
+    u->is_below_join = false;
+    bool is_written = unparse__node(u, text, node);
+    u->is_below_join = was_below_join;
+    return is_written;
+}
+
+/* The node as an entry of the WITH of its own, where the filters of the joins above it do not get. */
+static bool write_apart(struct unparser *u, struct buf *sql, struct plan_node *node)
+{
+    struct buf text = {0};
+    bool is_written = unparse__entry(u, &text, node);
+    if (is_written) {
+        char name[16];
+        char alias[16];
+        unparse__alias(u, 'm', name);
+        unparse__alias(u, 't', alias);
+        buf_format(&u->with, "%s%s AS MATERIALIZED (", u->with.n == 0 ? "" : ", ", name);
+        buf_append(&u->with, text.data, text.n);
+        buf_char(&u->with, ')');
+        unparse__mapped(u, sql, node, alias, NULL, node->n_columns, 0);
+        buf_format(sql, " FROM %s %s", name, alias);
+    }
+    buf_deinit(&text);
+    return is_written;
+}
+
+bool unparse__node(struct unparser *u, struct buf *sql, struct plan_node *node)
+{
+    bool was_below_join = u->is_below_join;
+    if (was_below_join && !u->is_in_recursion && join_filter_changes(node)) {
+        return write_apart(u, sql, node);
+    }
+    u->is_below_join = node->kind == NODE_JOIN || (was_below_join && join_filter_passes(node));
+    bool is_written = write_node(u, sql, node);
+    u->is_below_join = was_below_join;
+    return is_written;
 }
 
 /* The interface. */

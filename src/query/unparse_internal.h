@@ -24,6 +24,8 @@ struct unparser {
     uint32_t n_aliases;
     struct buf with; /* what stands between WITH and the SELECT */
     bool is_recursive;
+    bool is_below_join;         /* a join's filters may get here: they do not get into entries of the WITH */
+    bool is_in_recursion;       /* where no entries can be made */
     struct unparse_name *names; /* those known at this place */
     uint32_t n_names;
     uint32_t names_cap;
@@ -89,6 +91,8 @@ bool unparse__order_by(struct unparser *u, struct buf *sql, const struct order_k
                        const struct columns *columns);
 
 bool unparse__node(struct unparser *u, struct buf *sql, struct plan_node *node);
+/* The node as the text of a MATERIALIZED entry of the WITH, which the caller adds. */
+bool unparse__entry(struct unparser *u, struct buf *text, struct plan_node *node);
 bool unparse__scan(struct unparser *u, struct buf *sql, struct plan_node *node);
 bool unparse__custom(struct unparser *u, struct buf *sql, struct plan_node *node);
 bool unparse__join(struct unparser *u, struct buf *sql, struct plan_node *node);

@@ -359,7 +359,7 @@ static bool write_delim_sides(struct unparser *u, struct joined *joined)
     struct plan_node *keyed = joined->node->children[join->delim_side];
     struct side *keyed_side = sides[join->delim_side];
     struct buf text = {0};
-    bool is_written = unparse__node(u, &text, keyed);
+    bool is_written = unparse__entry(u, &text, keyed);
     if (is_written) {
         uint32_t n_names = u->n_names;
         const struct unparse_name *name = unparse__name(u, join->delim_id, 'd');

@@ -281,6 +281,7 @@ static uint32_t worker_of(const struct cluster_job *job, uint32_t number)
     return number % (job->n_workers > 0 ? job->n_workers : CLUSTER_WORKERS);
 }
 
+/* False if nothing is left to run. */
 static bool refine(struct cluster *cluster, struct cluster_job *job)
 {
     uint32_t *awaited = NULL;
@@ -298,9 +299,15 @@ static bool refine(struct cluster *cluster, struct cluster_job *job)
                              .sources = sources.list,
                              .n_sources = sources.n};
     struct cluster_output *output = add_stage(job, 1)->outputs;
-    run(cluster, worker_of(job, job->n_refined++), &task, NULL, &output->outcome);
+    output->worker = worker_of(job, job->n_refined++);
+    output->attempt = 1;
+    run(cluster, output->worker, &task, NULL, &output->outcome);
     mem_free(sources.list);
     if (!is_well(job, &output->outcome)) {
+        return false;
+    }
+    if (output->outcome.output.kind == EXEC_OUTPUT_RESULT) {
+        job->answered_by = job->n_stages - 1;
         return false;
     }
     CHECK_INT(output->outcome.output.kind, EXEC_OUTPUT_NONE);
@@ -455,8 +462,8 @@ static void add_rows(struct cluster *cluster, const struct cluster_job *job, uin
 
 void cluster_result(struct cluster *cluster, struct cluster_job *job, struct table *out)
 {
-    uint32_t job_stage = 0;
-    for (uint32_t i = 0; job->read != NULL && i < job->read->n_stages; i++) {
+    uint32_t job_stage = job->answered_by;
+    for (uint32_t i = 0; job_stage == 0 && job->read != NULL && i < job->read->n_stages; i++) {
         bool is_result = job->read->stages[i].output.exchange == EXCHANGE_RESULT;
         job_stage = is_result && job->n_stages > 1 ? job->read->stages[i].job_stage : job_stage;
     }

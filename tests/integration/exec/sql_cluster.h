@@ -54,9 +54,10 @@ struct cluster_job {
     struct physical_plan *read;
     struct cluster_stage stages[CLUSTER_STAGES_MAX];
     uint32_t n_stages;
-    uint32_t n_refined;  /* second plannings */
-    uint32_t n_workers;  /* that get tasks, from the first on; 0: all */
-    struct buf *failure; /* gets the words of a task that fails; NULL: that ends the test */
+    uint32_t n_refined;   /* second plannings */
+    uint32_t answered_by; /* the stage of the job that ran all that was left while planning again; 0: none */
+    uint32_t n_workers;   /* that get tasks, from the first on; 0: all */
+    struct buf *failure;  /* gets the words of a task that fails; NULL: that ends the test */
 };
 
 struct cluster {
@@ -103,8 +104,8 @@ void cluster_run_task(struct cluster *cluster, struct cluster_job *job, uint32_t
                       uint32_t task, uint32_t worker, struct exec_stop *stop, struct exec_outcome *out);
 
 /*
- * Runs all tasks of the stages that are due, and a second planning if one is needed. True if a stage was run, and all
- * went well.
+ * Runs all tasks of the stages that are due, and a second planning if one is needed. True if a stage was run, all went
+ * well, and the second planning has not run the rest itself.
  */
 bool cluster_step(struct cluster *cluster, struct cluster_job *job);
 

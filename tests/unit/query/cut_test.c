@@ -207,6 +207,26 @@ TEST(what_cannot_or_need_not_be_cut_is_one_task_with_the_reason)
     fixture_deinit(&f);
 }
 
+/* In the user's own words, DuckDB's filters of joins may change which rows a LIMIT takes (join_filter.h). */
+TEST(a_small_query_with_a_limit_below_a_join_is_cut_nevertheless)
+{
+    struct fixture f = fixture_new();
+    f.options.single_task_bytes = 40000000;
+    f.options.broadcast_bytes = 100000;
+    struct plan_node *limit = limit_over(&f, scan_of(&f, "large.parquet"), 10, 0);
+    struct plan_node *join = join_of(&f, JOIN_INNER, scan_of(&f, "tiny.parquet"), limit);
+    CHECK(cut(&f, join)->single_reason == NULL);
+    const char *last = f.physical->stages[f.physical->n_stages - 1].sql;
+    CHECK(strncmp(last, "WITH ", 5) == 0);
+    CHECK(strstr(last, " AS MATERIALIZED (") != NULL);
+    struct plan_node *plain = join_of(&f, JOIN_INNER, scan_of(&f, "tiny.parquet"), scan_of(&f, "large.parquet"));
+    CHECK_STR(cut(&f, limit_over(&f, plain, 10, 0))->single_reason, "its input is small: 15000400 bytes");
+    limit->as.limit->count.kind = LIMIT_BY_PERCENT;
+    struct plan_node *sum = sum_over(&f, limit, false); /* one row, whatever is looked for */
+    CHECK_STR(cut(&f, join_of(&f, JOIN_LEFT, plain, sum))->single_reason, "its input is small: 30000400 bytes");
+    fixture_deinit(&f);
+}
+
 TEST(a_scan_is_a_task_per_split_and_its_rows_are_the_result)
 {
     struct fixture f = fixture_new();

@@ -114,6 +114,32 @@ TEST(the_last_stages_as_one_read_the_files_of_them_all)
     arena_deinit(&f.arena);
 }
 
+/* Filters of joins would change which rows these stages take (join_filter.h). */
+TEST(limits_and_distinct_on_are_materialized_where_stages_are_put_together)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1000};
+    f.plan->stages[1].sql = "SELECT DISTINCT ON (c0) c0 FROM read_parquet({{split}})";
+    CHECK_STR(refine(&f, 0)->stages[1].sql, "WITH \"l\" AS MATERIALIZED (SELECT DISTINCT ON (c0) c0 FROM "
+                                            "read_parquet({{split}})) SELECT * FROM l, s");
+    arena_deinit(&f.arena);
+    f = fixture_of(join_plan);
+    f.plan->stages[2].choice.is_open = false;
+    f.plan->tail_bytes = 1000;
+    f.plan->first_job_stage = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        f.plan->stages[i].job_stage = i;
+        f.sizes[i] = (struct stage_size){.is_finished = true, .rows = 1, .bytes = 1};
+    }
+    CHECK_STR(refine(&f, 0)->stages[2].sql, "WITH \"j\" AS (SELECT * FROM l, s) SELECT c0 FROM j GROUP BY c0");
+    f.plan->stages[2].sql = "SELECT * FROM l, s LIMIT 3";
+    CHECK_STR(refine(&f, 0)->stages[2].sql,
+              "WITH \"j\" AS MATERIALIZED (SELECT * FROM l, s LIMIT 3) SELECT c0 FROM j GROUP BY c0");
+    f.plan->stages[2].sql = "SELECT * FROM l, s OFFSET 3";
+    CHECK(strstr(refine(&f, 0)->stages[2].sql, "WITH \"j\" AS MATERIALIZED (") != NULL);
+    arena_deinit(&f.arena);
+}
+
 TEST(a_side_that_is_not_small_leaves_the_plan_as_it_was)
 {
     struct fixture f = fixture_of(join_plan);

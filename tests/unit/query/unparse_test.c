@@ -220,3 +220,115 @@ TEST(decimal_arithmetic_is_not_widened_twice)
     CHECK_STR(text.data, "CAST(\"+\"(CAST(c0 AS DECIMAL(11,2)), CAST(c0 AS DECIMAL(11,2))) AS DECIMAL(20,2))");
     done();
 }
+
+/* The two columns of "m", by the first, or one row for each value of it. */
+static struct plan_node *some_rows(enum node_kind kind)
+{
+    struct plan_node *node = arena_zalloc(&arena, sizeof(*node));
+    struct plan_node *child = input("m");
+    struct order *order = arena_zalloc(&arena, sizeof(*order));
+    struct order_key keys[] = {{.expression = ref(0)}};
+    struct expression *targets[] = {ref(0)};
+    *node = (struct plan_node){.kind = kind, .n_children = 1, .n_columns = 2, .columns = two};
+    node->children = arena_copy(&arena, &child, sizeof(struct plan_node *));
+    *order = (struct order){.n_keys = 1, .keys = arena_copy(&arena, keys, sizeof(keys))};
+    order->limit.count = (struct limit_value){.kind = LIMIT_BY_ROWS, .rows = 7};
+    if (kind == NODE_TOP_N) {
+        node->as.order = order;
+    } else if (kind == NODE_LIMIT) {
+        node->as.limit = &order->limit;
+    } else {
+        node->as.distinct = (struct distinct){
+            .is_on = true, .n_targets = 1, .targets = arena_copy(&arena, (void *)targets, sizeof(targets))};
+    }
+    return node;
+}
+
+static struct plan_node *joined_with(enum join_type type, struct plan_node *left)
+{
+    struct join_condition equal[] = {{ref(0), ref(0), COMPARE_EQUAL}};
+    struct plan_node *node = join(type, equal, 1);
+    node->children[0] = left;
+    return node;
+}
+
+/* Filters of the join would get at the rows that these nodes choose from. */
+TEST(limits_and_distinct_on_below_a_join_are_entries_of_the_with)
+{
+    (void)input("m");
+    CHECK_STR(
+        sql_of(joined_with(JOIN_SEMI, some_rows(NODE_TOP_N))),
+        "WITH m3 AS MATERIALIZED (SELECT t1.c0 AS c0, t1.c1 AS c1 FROM (SELECT CAST(t2.c0 AS INTEGER) AS c0, "
+        "CAST(t2.c1 AS VARCHAR) AS c1 FROM \"m\" t2) t1 ORDER BY t1.c0 ASC NULLS LAST LIMIT 7) "
+        "SELECT t0.c0 AS c0, t0.c1 AS c1 FROM (SELECT t4.c0 AS c0, t4.c1 AS c1 FROM m3 t4) t0 SEMI JOIN "
+        "(SELECT CAST(t6.c0 AS INTEGER) AS c0, CAST(t6.c1 AS VARCHAR) AS c1 FROM \"r\" t6) t5 ON (t0.c0 = t5.c0)");
+    static const enum join_type types[] = {JOIN_INNER, JOIN_LEFT, JOIN_RIGHT, JOIN_FULL,
+                                           JOIN_SEMI,  JOIN_ANTI, JOIN_MARK};
+    static const enum node_kind kinds[] = {NODE_TOP_N, NODE_LIMIT, NODE_DISTINCT};
+    for (size_t i = 0; i < ARRAY_LEN(types) * ARRAY_LEN(kinds); i++) {
+        enum node_kind kind = kinds[i % ARRAY_LEN(kinds)];
+        const char *sql =
+            sql_of(joined_with(types[i / ARRAY_LEN(kinds)], plan_filter(&arena, some_rows(kind), ref(0))));
+        CHECK(strncmp(sql, "WITH m", 6) == 0);
+        CHECK(strstr(sql, kind == NODE_DISTINCT ? " AS MATERIALIZED (SELECT DISTINCT ON (" : " LIMIT 7) SELECT ") !=
+              NULL);
+    }
+    struct plan_node *window =
+        plan_project(&arena, some_rows(NODE_LIMIT), NULL, 0); /* of which DuckDB may make groups */
+    window->kind = NODE_WINDOW;
+    window->n_columns = 2;
+    CHECK(strstr(sql_of(joined_with(JOIN_SEMI, window)), " LIMIT 7) SELECT ") != NULL);
+    done();
+}
+
+TEST(limits_where_no_filter_of_a_join_gets_stay_where_they_are)
+{
+    struct aggregate none = {0};
+    CHECK(strncmp(sql_of(some_rows(NODE_TOP_N)), "SELECT ", 7) == 0);
+    struct plan_node *top = some_rows(NODE_TOP_N);
+    top->children[0] = joined_with(JOIN_SEMI, input("l"));
+    CHECK(strstr(sql_of(top), "MATERIALIZED") == NULL);
+    struct expression *args[] = {ref(0)};
+    struct expression *items[] = {expression_template(&arena, "max(@0)", two[0], args, 1)};
+    struct plan_node *one = plan_project(&arena, some_rows(NODE_TOP_N), items, 1); /* a node like it, of one group */
+    none.n_aggregates = 1;
+    none.aggregates = items;
+    one->kind = NODE_AGGREGATE;
+    one->as.aggregate = &none;
+    struct plan_node *pair = joined_with(JOIN_SEMI, one);
+    pair->as.join->n_left = 1;
+    pair->n_columns = 1;
+    CHECK(strstr(sql_of(pair), "MATERIALIZED") == NULL);
+    done();
+}
+
+/* What is inside could only stand before the recursion, so it is written as it is rather than refused. */
+TEST(limits_inside_a_recursion_stay_where_they_are)
+{
+    struct plan_node *children[] = {input("m"), joined_with(JOIN_SEMI, some_rows(NODE_TOP_N))};
+    struct plan_node recursive = {
+        .kind = NODE_RECURSIVE_CTE, .n_children = 2, .children = children, .n_columns = 2, .columns = two};
+    const char *sql = sql_of(&recursive);
+    CHECK(strncmp(sql, "WITH RECURSIVE r", 16) == 0);
+    CHECK(strstr(sql, " LIMIT 7") != NULL);
+    CHECK(strstr(sql, "MATERIALIZED") == NULL);
+    done();
+}
+
+/* The definition of a CTE is such an entry already, and what reads it knows it by then. */
+TEST(entries_of_the_with_come_after_those_that_they_read)
+{
+    struct plan_node *top = some_rows(NODE_TOP_N);
+    struct plan_node reference = {.kind = NODE_CTE_REF, .n_columns = 2, .columns = two, .as.cte_ref.id = 3};
+    top->children[0] = &reference;
+    struct plan_node *children[] = {some_rows(NODE_LIMIT), top};
+    struct plan_node cte = {
+        .kind = NODE_CTE, .n_children = 2, .children = children, .n_columns = 2, .columns = two, .as.cte.id = 3};
+    const char *sql = sql_of(joined_with(JOIN_SEMI, &cte));
+    const char *second = strstr(sql, ", m6 AS MATERIALIZED (SELECT ");
+    CHECK(strncmp(sql, "WITH m3 AS MATERIALIZED (SELECT ", 32) == 0);
+    CHECK(second != NULL);
+    CHECK(strstr(second, " FROM m3 ") != NULL);
+    CHECK(strstr(strstr(second, "MATERIALIZED") + 1, "MATERIALIZED") == NULL);
+    done();
+}
