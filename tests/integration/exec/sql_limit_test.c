@@ -13,8 +13,6 @@
 #include "fixture.h"
 #include "sql_cluster.h"
 
-#define TIMES 3
-
 /* Of the two keys that are looked for, only the first is that of a row with the least value. */
 static void open_with_data(struct cluster *cluster)
 {
@@ -71,8 +69,8 @@ static void check_all(const char *members)
 {
     struct cluster cluster;
     open_with_data(&cluster);
-    for (size_t i = 0; i < TIMES * ARRAY_LEN(queries); i++) {
-        check_one(&cluster, queries[i % ARRAY_LEN(queries)], members);
+    for (size_t i = 0; i < ARRAY_LEN(queries); i++) {
+        check_one(&cluster, queries[i], members);
     }
     cluster_close(&cluster);
 }
