@@ -103,7 +103,8 @@ enum sql_trust sql__files_trust(struct sql_executor *sql, struct sql_instance *i
     enum sql_trust trust = stage->knows_files ? SQL_TRUST : SQL_TRUST_NONE;
     for (uint32_t i = 0; i < n && trust == SQL_TRUST; i++) {
         bool is_again = i > 0 && strcmp(splits[i].file, splits[i - 1].file) == 0;
-        trust = is_again ? trust : trust_file(sql, instance, splits[i].file);
+        trust = is_again || !splits[i].has_identity ? trust /* behind a URL, DuckDB has other ways to know it again */
+                                                    : trust_file(sql, instance, splits[i].file);
     }
     for (uint32_t i = 0; i < stage->n_files && trust == SQL_TRUST; i++) {
         trust = trust_file(sql, instance, stage->files[i].path);

@@ -38,6 +38,7 @@ struct fragment {
     uint32_t task;
     bool is_alone;   /* in the room */
     bool keeps_rows; /* of its inputs, so that they can be read often */
+    bool is_careful; /* it has met an error of DuckDB's own before */
     struct arena arena;
     struct sql_instance *instance;
     enum sql_trust trust;                                     /* in what it remembers of files */
@@ -711,7 +712,7 @@ static enum again report_failure(struct fragment *f, const struct error *e)
         return AGAIN_ALONE;
     } else if (is_read_twice(&cause) && !f->keeps_rows) {
         return AGAIN_WITH_ROWS_KEPT;
-    } else if (is_broken(&cause) && sql__take_care(f->run->sql, f->instance)) {
+    } else if (is_broken(&cause) && !f->is_careful && sql__take_care(f->run->sql, f->instance)) {
         return AGAIN_WITH_CARE;
     } else {
         add_hint(f, &cause);
@@ -745,7 +746,9 @@ static enum again run_once(struct fragment f)
     for (uint32_t i = 0; i < f.stage->n_inputs && f.fetches != NULL; i++) {
         exchange_fetch_close(f.fetches[i]);
     }
-    sql__give_instance(run->sql, f.instance, is_broken(&e) || is_broken(&f.rows[0].error));
+    /* One that may have read a file while that was changing may remember what nobody else has seen. */
+    bool is_over = is_broken(&e) || is_broken(&f.rows[0].error) || again == AGAIN_WITH_CARE || err == ERR_STALE;
+    sql__give_instance(run->sql, f.instance, is_over);
     arena_deinit(&f.arena);
     return again;
 }
@@ -762,6 +765,7 @@ void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint3
         is_wanted = again != AGAIN_NOT;
         f.is_alone = f.is_alone || again == AGAIN_ALONE;
         f.keeps_rows = f.keeps_rows || again == AGAIN_WITH_ROWS_KEPT;
+        f.is_careful = f.is_careful || again == AGAIN_WITH_CARE;
         sql__room_leave(run);
         if (is_wanted) {
             atomic_store(&run->rows, 0);

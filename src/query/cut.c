@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <strings.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -41,10 +42,16 @@ static bool names_file(const struct scan *scan)
 static const char *find_unfit(const struct split_catalog *catalog, const struct scan *scan)
 {
     bool is_pattern = false;
+    bool hides_rows = false;
+    for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_names;
+         i++) { /* those of hive folders are among them */
+        hides_rows = hides_rows || strcasecmp(scan->names[i], "file_row_number") == 0;
+    }
     for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_files; i++) {
         const struct split_file *file = split_find(catalog, scan->files[i]);
         is_pattern = is_pattern || sql_is_pattern(scan->files[i]);
-        if (file != NULL && file->has_file_row_number && !scan->has_file_row_number) {
+        hides_rows = hides_rows || (file != NULL && file->has_file_row_number);
+        if (hides_rows && !scan->has_file_row_number) {
             return "a file has a column called file_row_number, by which tasks would know their rows";
         }
         if (file != NULL && file->has_file_name && names_file(scan)) {

@@ -115,6 +115,7 @@ struct cutter {
     uint32_t cap_scans;
     struct shared_list ctes;
     struct shared_list delims;
+    uint32_t n_delim_tries; /* to keep delim joins where their rows are; each cuts a side once more */
 };
 
 /* A node's rule. Returns ERR_PRECONDITION, with the reason, for what cannot be cut. */

@@ -455,12 +455,15 @@ static bool join_with_delim(struct cutter *c, const struct join_sides *from, con
            join_here(c, &s, n_gets, out);
 }
 
+/* Tries in tries, as of subqueries in subqueries, would double with every level. */
+#define DELIM_TRIES_MAX 32
+
 /* A delim join where its rows are read, if nothing in between has to move. */
 static bool join_delim_here(struct cutter *c, const struct join_sides *s, const struct fragment *keys,
                             struct fragment *out)
 {
     struct cut_mark mark = cut__mark(c);
-    bool may_be = join_may_hash(s->rule, s->join);
+    bool may_be = join_may_hash(s->rule, s->join) && c->n_delim_tries++ < DELIM_TRIES_MAX;
     if (may_be && join_without_delim(c, s, keys, out)) {
         return true;
     }

@@ -59,6 +59,8 @@ static uint32_t add_query(struct single *s, const struct plan *query, const stru
     };
     if (custom == NULL && query->root != NULL && query->n_customs == 0) {
         cut__name_files(query->root, s->options, s->arena, &stage);
+        /* The tree is without what DuckDB could leave out, which the user's words still name. */
+        stage.knows_files = false;
     }
     stage.inputs = arena_zalloc(s->arena, query->n_customs * sizeof *stage.inputs);
     for (uint32_t i = 0; i < query->n_customs; i++) {

@@ -9,7 +9,7 @@
  *
  * It does not look into an entry of a WITH that is MATERIALIZED. So SQL that Capstan writes has such nodes there if they are
  * below a join (unparse.c), as have stages whose SQL is put together (tail.c, refine.c); and a query in which there are any
- * does not run in its user's own words (cut.c).
+ * does not run in its user's own words (cut.c), unless it cannot be cut: then it is as right as in DuckDB.
  *
  * Threads: any.
  */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/limits.h"
 #include "query/physical_internal.h"
 #include "query/plan.h"
 #include "query/tail.h"
@@ -143,7 +144,8 @@ void physical_write_names(struct buf *sql, const char *const *names, uint32_t n)
         buf_text(&list, i > 0 ? ", " : "");
         sql_write_name(&list, names[i]);
     }
-    if (n > 0 && strstr(list.data, "*/") == NULL && strstr(list.data, "/*") == NULL) { /* they nest */
+    bool fits = sql->n + list.n + sizeof NAMES + sizeof NAMES_END <= LIMIT_SQL_BYTES;
+    if (n > 0 && fits && strstr(list.data, "*/") == NULL && strstr(list.data, "/*") == NULL) { /* they nest */
         buf_format(sql, NAMES "%s" NAMES_END, list.data);
     } else if (sql->n > 0 && find_names(sql->data) != NULL) {
         buf_text(sql, NAMES "unknown" NAMES_END); /* what looks like names is not ours */

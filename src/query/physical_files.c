@@ -5,7 +5,7 @@
  *
  *   files: [["/data/names.parquet",4711,1700000000000]]
  *
- * With none between the brackets, it names none. Without the comment, nobody knows.
+ * Another one before it, "all files", says that the SQL reads no others, but for those of splits.
  *
  * Not a member of their own: coordinators and workers of earlier releases refuse a plan with members that they do not know,
  * and take one with a comment. An asterisk in a name is escaped, so that nothing in there begins or ends a comment.
@@ -18,6 +18,7 @@
 
 static const char comment_start[] = " /* files: ";
 static const char comment_end[] = " */";
+static const char all_files[] = " /* all files */";
 
 static void write_comment(struct buf *out, const struct physical_stage *stage)
 {
@@ -45,6 +46,7 @@ void physical__write_sql(struct buf *out, const struct physical_stage *stage)
     struct buf sql = {0};
     buf_text(&sql, stage->sql);
     if (stage->n_files > 0 || stage->knows_files) {
+        buf_text(&sql, stage->knows_files ? all_files : "");
         write_comment(&sql, stage);
     }
     /* SQL that would be too long with them does without. */
@@ -97,8 +99,11 @@ void physical__take_files(struct plan_reader *r, struct physical_stage *stage)
         stage->n_files = 0; /* the same: what looks like ours is a comment, or a part of a text, of the user's */
         return;
     }
-    stage->knows_files = true;
-    stage->sql = arena_format(r->arena, "%.*s", (int)(start - stage->sql), stage->sql);
+    size_t n_sql = (size_t)(start - stage->sql);
+    size_t n_all = strlen(all_files);
+    stage->knows_files = n_sql > n_all && strncmp(start - n_all, all_files, n_all) == 0;
+    n_sql -= stage->knows_files ? n_all : 0;
+    stage->sql = arena_format(r->arena, "%.*s", (int)n_sql, stage->sql);
 }
 
 void physical__add_files(struct physical_stage *stage, const struct physical_stage *from, struct arena *arena)

@@ -268,19 +268,32 @@ static enum err add_file(void *context, const char *const *values, uint32_t n, s
     return ERR_OK;
 }
 
-/* path, number of the row group, rows, bytes, shape, which names that DuckDB uses itself are those of columns */
+/* path, number of the row group, rows, bytes, which names that DuckDB uses itself are those of columns */
 static enum err add_group(void *context, const char *const *values, uint32_t n, struct error *e)
 {
     struct loader *l = context;
-    uint64_t numbers[5] = {0};
+    uint64_t numbers[4] = {0};
     UNUSED(n);
     struct split_file *file = (struct split_file *)split_find(l->catalog, values[0]);
-    enum err err = read_numbers(values + 1, 5, numbers, e);
+    enum err err = read_numbers(values + 1, 4, numbers, e);
     if (err == ERR_OK && file != NULL && numbers[0] < file->n_groups) {
         file->groups[numbers[0]] = (struct split_group){.rows = numbers[1], .bytes = numbers[2]};
-        file->shape = numbers[3];
-        file->has_file_row_number = (numbers[4] & 1) != 0;
-        file->has_file_name = (numbers[4] & 2) != 0;
+        file->has_file_row_number = (numbers[3] & 1) != 0;
+        file->has_file_name = (numbers[3] & 2) != 0;
+    }
+    return err;
+}
+
+/* path, shape */
+static enum err add_shape(void *context, const char *const *values, uint32_t n, struct error *e)
+{
+    struct loader *l = context;
+    uint64_t shape = 0;
+    UNUSED(n);
+    struct split_file *file = (struct split_file *)split_find(l->catalog, values[0]);
+    enum err err = read_numbers(values + 1, 1, &shape, e);
+    if (err == ERR_OK && file != NULL) {
+        file->shape = shape;
     }
     return err;
 }
@@ -379,11 +392,20 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
         buf_format(
             &sql,
             "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT), "
-            "CAST(bit_xor(hash(column_id, path_in_schema, type)) >> 1 AS BIGINT), "
             "bit_or(CASE lower(split_part(path_in_schema, ', ', 1)) WHEN 'file_row_number' THEN 1 WHEN 'filename' THEN 2 "
             "WHEN 'file_index' THEN 2 ELSE 0 END) FROM parquet_metadata(%s) GROUP BY ALL",
             list);
         err = planner_rows(planner, sql.data, add_group, l, e);
+    }
+    if (err == ERR_OK) { /* types as DuckDB has them: decimals of one width may differ in their scales */
+        buf_reset(&sql);
+        buf_format(
+            &sql,
+            "SELECT file_name, CAST(bit_xor(hash(column_id, name, type, type_length, num_children, converted_type, "
+            "scale, precision, CAST(logical_type AS VARCHAR), duckdb_type)) >> 1 AS BIGINT) "
+            "FROM parquet_schema(%s) WHERE column_id > 0 GROUP BY ALL",
+            list);
+        err = planner_rows(planner, sql.data, add_shape, l, e);
     }
     buf_deinit(&sql);
     return err == ERR_OK ? read_columns(planner, list, l, e) : err;
@@ -497,12 +519,13 @@ static void add_pieces(struct splitter *s, const struct split_file *file, uint32
     for (uint64_t first = range.first_row; first < end; first += step) {
         uint64_t rows = end - first < step ? end - first : step;
         bool is_whole = rows == file->rows;
-        add_split(s, file, file_index,
-                  (struct physical_split){.has_rows = !is_whole,
-                                          .first_row = is_whole ? 0 : first,
-                                          .last_row = is_whole ? 0 : first + rows - 1,
-                                          .rows = rows,
-                                          .bytes = range.bytes * rows / range.rows});
+        add_split(
+            s, file, file_index,
+            (struct physical_split){.has_rows = !is_whole,
+                                    .first_row = is_whole ? 0 : first,
+                                    .last_row = is_whole ? 0 : first + rows - 1,
+                                    .rows = rows,
+                                    .bytes = (uint64_t)((double)range.bytes * (double)rows / (double)range.rows)});
     }
 }
 

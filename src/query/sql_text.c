@@ -98,7 +98,7 @@ bool sql_has(const char *sql, const char *characters)
 
 bool sql_is_pattern(const char *file)
 {
-    return strpbrk(file, "*?[\\") != NULL;
+    return strstr(file, "://") == NULL && strpbrk(file, "*?[\\") != NULL;
 }
 
 /* As sql_item_bytes; `word`, if there is one, ends it too. */

@@ -22,7 +22,7 @@ bool sql_has_call(const char *sql, const char *function);
 /* Whether it has these characters anywhere outside of quotes and comments. */
 bool sql_has(const char *sql, const char *characters);
 
-/* Whether DuckDB would take the name of a file for a pattern, which may mean other files. */
+/* Whether DuckDB would take the name of a local file for a pattern, which may mean other files. */
 bool sql_is_pattern(const char *file);
 
 /*

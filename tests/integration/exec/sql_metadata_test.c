@@ -106,6 +106,24 @@ TEST(a_file_whose_time_is_set_back_is_read_anew)
     cluster_close(&cluster);
 }
 
+/* Of a query that DuckDB answers from the metadata alone, the tree has no scan any more; its words name the file. */
+TEST(a_file_that_is_read_only_for_its_metadata_is_read_anew)
+{
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000, .settled_ms = 1});
+    (void)write_file(&cluster, 0, 1700000000, 100);
+    for (int i = 0; i < 2 * CLUSTER_WORKERS; i++) {
+        cluster_compare(&cluster, "SELECT max(k) AS m FROM '@/a.parquet'", AT_ONCE, ORDER_IS_FREE, NULL);
+    }
+    (void)write_file(&cluster, 5000, 1700000000, 100);
+    check_reference(&cluster);
+    cluster_compare(&cluster, "SELECT max(k) AS m FROM '@/a.parquet'", AT_ONCE, ORDER_IS_FREE, NULL);
+    cluster_compare(&cluster, "SELECT count(*) AS n FROM '@/a.parquet' WHERE k >= 12000", AT_ONCE, ORDER_IS_FREE, NULL);
+    cluster_compare(&cluster, "SELECT count(*) AS n FROM '@/a.parquet' WHERE k >= 12000", IN_STAGES, ORDER_IS_FREE,
+                    NULL);
+    cluster_close(&cluster);
+}
+
 /* Plans of others do not say what their files were like. */
 TEST(a_file_of_a_plan_that_does_not_say_what_it_was_is_read_anew)
 {

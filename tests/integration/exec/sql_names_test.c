@@ -32,6 +32,7 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
         "SELECT g, count(*) AS n, sum(file_row_number) AS s FROM '@/frn.parquet' GROUP BY g",
         "SELECT g, count(*) AS n, sum(k) AS s FROM '@/mixed*.parquet' GROUP BY g",
         "SELECT g, count(*) AS n, sum(k) AS s FROM '@/struct.parquet' GROUP BY g",
+        "SELECT g, count(*) AS n, sum(k) AS s FROM read_parquet('@/hive/*/*.parquet', hive_partitioning = true) GROUP BY g",
         "SELECT filename LIKE '%named1.parquet' AS f, count(*) AS n FROM '@/named*.parquet' GROUP BY f",
         "SELECT file_index, count(*) AS n FROM '@/named*.parquet' GROUP BY ALL",
         "SELECT g, max(filename) AS f FROM '@/named1.parquet' GROUP BY g",
@@ -51,6 +52,26 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
                           "(ROW_GROUP_SIZE 2048)");
     cluster_sql(&cluster, "COPY (SELECT i AS k, i % 5 AS g, 'mine' || i AS filename, 77 AS file_index "
                           "FROM range(10000) r(i)) TO '@/named1.parquet' (ROW_GROUP_SIZE 2048)");
+    cluster_sql(&cluster, "COPY (SELECT i AS k, i % 5 AS g, 999999999 AS file_row_number FROM range(300000) r(i)) "
+                          "TO '@/hive' (FORMAT parquet, PARTITION_BY (file_row_number))");
+    compare_all(&cluster, queries, ARRAY_LEN(queries));
+    cluster_close(&cluster);
+}
+
+/* Parquet stores them in the same form, and DuckDB reads several files with the types of the first. */
+TEST(files_whose_types_differ_in_meaning_only_are_not_read_together)
+{
+    static const char *const queries[] = {
+        "SELECT sum(d) AS s FROM read_parquet(['@/d0.parquet', '@/d1.parquet', '@/d2.parquet'])",
+        "SELECT d % 2 AS m, count(*) AS n FROM read_parquet(['@/d0.parquet', '@/d1.parquet', '@/d2.parquet']) "
+        "WHERE d > 1.2 GROUP BY m",
+    };
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+    cluster_sql(&cluster, "COPY (SELECT CAST(i / 4 AS DECIMAL(9, 2)) AS d FROM range(100000) r(i)) TO '@/d0.parquet' "
+                          "(ROW_GROUP_SIZE 2048)");
+    cluster_sql(&cluster, "COPY (SELECT CAST(i AS DECIMAL(9, 0)) AS d FROM range(3000) r(i)) TO '@/d1.parquet'");
+    cluster_sql(&cluster, "COPY (SELECT CAST(i / 4 AS DECIMAL(9, 2)) AS d FROM range(3000) r(i)) TO '@/d2.parquet'");
     compare_all(&cluster, queries, ARRAY_LEN(queries));
     cluster_close(&cluster);
 }
