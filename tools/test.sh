@@ -6,7 +6,7 @@
 # the sum. tests/README.md says what each suite is for.
 #
 # Everything is built first, then five suites run at a time: most of them wait more than they work. What a suite prints is
-# shown when it has ended.
+# shown when it has ended. Those that only compute leave the processors to the others, which keep time.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -66,8 +66,12 @@ run() { # NAME: runs the suite's command, then shows what it printed and keeps i
     log=$logs/$name.log
     start_ms=$(now_ms)
     status=0
+    case $name in
+    lint* | unit-* | fuzz-* | sim* | integration-query* | integration-sql | integration-duck) niceness=10 ;;
+    *) niceness=0 ;;
+    esac
     times >"$logs/$name.before"
-    timeout --foreground "$suite_seconds_max" sh "$logs/$name.command" >"$log" 2>&1 </dev/null || status=$?
+    timeout --foreground "$suite_seconds_max" nice -n "$niceness" sh "$logs/$name.command" >"$log" 2>&1 </dev/null || status=$?
     times >"$logs/$name.after"
     took_ms=$(($(now_ms) - start_ms))
     counts=$(sed -n 's/^\([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
@@ -178,6 +182,14 @@ else
     if there_are tests/browser/*.test.js; then
         suite_of release browser tools/browser.sh
     fi
+    if there_are tests/integration/exec/*.c; then
+        # detect_deadlocks=0: before a fork, DuckDB's allocator (jemalloc) takes all of its locks. The sanitizer's detector of
+        # deadlocks has room for 64 that one thread holds, and aborts. Races are looked for as everywhere; the locks of
+        # our own code are watched for deadlocks in the other suites. ignore_noninstrumented_modules=1 as everywhere:
+        # tests/integration/rpc/sanitizers.c.
+        suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
+            build/tsan/bin/integration-exec
+    fi
     if there_are tests/docs/run.js; then
         suite_of release docs tools/docs.sh
     fi
@@ -212,14 +224,6 @@ else
         fi
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
     done
-    if there_are tests/integration/exec/*.c; then
-        # detect_deadlocks=0: before a fork, DuckDB's allocator (jemalloc) takes all of its locks. The sanitizer's detector of
-        # deadlocks has room for 64 that one thread holds, and aborts. Races are looked for as everywhere; the locks of
-        # our own code are watched for deadlocks in the other suites. ignore_noninstrumented_modules=1 as everywhere:
-        # tests/integration/rpc/sanitizers.c.
-        suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
-            build/tsan/bin/integration-exec
-    fi
     # The services take too long for this: ./dev soak tsan.
     for folder in rpc http worker; do
         there_are tests/integration/"$folder"/*.c || continue

@@ -561,7 +561,6 @@ scenario('an assignment that takes long to put together is not taken for lost', 
   await cluster.startCoordinator();
   const me = { worker_id: 'raw', incarnation: 'i1' };
   const call = (method, request) => cluster.client.call(method, { ...me, ...request });
-  await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
   const table = "relation = 'capstan.payloads'::regclass";
   world.start('psql', 'psql', [
     cluster.store,
@@ -572,6 +571,7 @@ scenario('an assignment that takes long to put together is not taken for lost', 
     /1/.test(cluster.sql(`select count(*) from pg_locks where ${table} and granted and mode = 'AccessExclusiveLock'`)),
   );
   let isBack = false;
+  await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
   const answer = call('GetTask', { capacity: 1, wait_ms: 100 }).finally(() => (isBack = true));
   // All this time, for longer than a lease, its heartbeats cannot name what it has not got.
   while (!isBack) {

@@ -53,7 +53,7 @@ TEST(trap_15_a_demoted_leader_writes_nothing_in_the_background)
 {
     struct world *w = world_open();
     world_watch(w);
-    add_history(w, "old", 30000, 2 * HOUR_MS); /* enough to be pruned for seconds */
+    add_history(w, "old", 120000, 2 * HOUR_MS); /* enough to be pruned for many seconds */
     struct node *node = world_start(
         w,
         (struct node_options){.node_id = "node-a", .leader_ttl_ms = TTL_MS, .history_ttl_ms = HOUR_MS, .n_clients = 3});
