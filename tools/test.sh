@@ -5,7 +5,7 @@
 # an error although it counted none, or whose program did not build, counts as one failure. The last line of all output is
 # the sum. tests/README.md says what each suite is for.
 #
-# Everything is built first, then five suites run at a time: most of them wait more than they work. What a suite prints is
+# Everything is built first, then four suites run at a time: most of them wait more than they work. What a suite prints is
 # shown when it has ended. Those that only compute leave the processors to the others, which keep time.
 set -eu
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ tools/setup.sh
 
 logs=build/test
 suite_seconds_max=3600 # ends what hangs; a slow machine takes a while
-lanes=5
+lanes=4
 coverage_percent_min=90
 rm -rf "$logs"
 mkdir -p "$logs"
