@@ -205,7 +205,8 @@ scenario('a token can do what its scopes say, and a change of the file counts at
   assert.equal((await cli('r', 'nodes')).code, 4);
   assert.equal((await withdrawn.ended).code, 4, withdrawn.log);
   assert.equal((await cli('a', 'nodes')).code, 0);
-  fs.writeFileSync(file, 'nonsense\n');
+  fs.writeFileSync(fresh, 'nonsense\n');
+  fs.renameSync(fresh, file); // never half of it
   await coordinator.line(/the tokens stay as they were: .*, line 1: a line has three words/);
   assert.equal((await cli('a', 'nodes')).code, 0);
   assert.ok(!/-secret/.test(coordinator.log + good.log), 'a token is in a log');
