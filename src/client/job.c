@@ -124,7 +124,7 @@ enum err client_await(const struct client_caller *caller, const char *job_id, co
         }
         arena_reset(&arena);
         err = client_job_status(&asker, job_id, hold_ms < left_ms ? hold_ms : left_ms, &status, e);
-        if (err == ERR_OK && query_state_is_terminal(status->state)) {
+        if (err == ERR_OK && status != NULL && query_state_is_terminal(status->state)) {
             err = keep(status, caller->arena, out, e);
             break;
         }

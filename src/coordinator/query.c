@@ -230,7 +230,8 @@ enum err query_stages(const void *plan_json, size_t n, int64_t planner, const ch
 {
     struct physical_plan *plan = NULL;
     struct buf errors = {0};
-    enum err err = physical_read(plan_json, n, arena, &plan, &errors, e);
+    enum err err = planner < 0 ? physical_read_foreign(plan_json, n, arena, &plan, &errors, e)
+                               : physical_read(plan_json, n, arena, &plan, &errors, e);
     if (err != ERR_OK) {
         if (errors.n > 0) {
             error_set(e, err, "physical_plan_json: %.*s", (int)errors.n, errors.data);

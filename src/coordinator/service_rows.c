@@ -3,8 +3,8 @@
  *
  * Each of these is a schema, batches of rows and an end. The first one's schema is sent, then everybody's batches in the
  * order of the tasks, then one end. A stream begins with its schema, whose length is in its first bytes, and its end is
- * eight bytes long; so the parts in between are found without a look into them. Small streams lie in the store, others on
- * the workers that made them, and come from there piece by piece.
+ * eight bytes long; so the parts in between are found without a look into them. The schemas must agree. Small streams lie in
+ * the store, others on the workers that made them, and come from there piece by piece.
  *
  * Between two chunks nothing runs: the transport says when it has taken one, and a clerk fetches the next. A slow reader
  * holds one chunk in memory and no thread. A worker that is silent holds a clerk, but only for a while, and only as long as
@@ -23,6 +23,8 @@
 #include "coordinator/places.h"
 #include "coordinator/service_internal.h"
 #include "exchange/channels.h"
+#include "exchange/ipc.h"
+#include "exchange/schema.h"
 #include "exchange/serve.h"
 #include "wire/message.h"
 
@@ -60,6 +62,7 @@ struct relay {
     struct rpc_channel *channel; /* while a stream from a worker is open */
     struct rpc_stream *stream;
     uint32_t n_failed; /* in a row */
+    struct buf head;   /* of the first piece: the schema */
     struct buf chunk;
     const char *place;   /* the address where it may wait; NULL: nowhere */
     struct list in_line; /* for such a place */
@@ -156,6 +159,7 @@ void relay_close(struct relay *relay)
     if (relay != NULL) {
         give_place(relay);
         close_stream(relay, false);
+        buf_deinit(&relay->head);
         buf_deinit(&relay->chunk);
         mem_free(relay);
     }
@@ -338,6 +342,50 @@ static void add_bytes(struct relay *relay, uint64_t from, const uint8_t *bytes, 
     }
 }
 
+/* Reads a schema message; NULL if it is none. The caller frees it. */
+static struct ipc_reader *read_head(const void *bytes, size_t n)
+{
+    struct ipc_reader *reader = ipc_reader_new(&(struct ipc_reader_options){0});
+    struct block *message = block_new(n);
+    struct ArrowArray none = {0};
+    memcpy(message->bytes, bytes, n);
+    if (ipc_reader_message(reader, message, 0, n, &none, NULL) != ERR_OK || ipc_reader_schema(reader) == NULL) {
+        ipc_reader_free(reader);
+        reader = NULL;
+    }
+    block_unref(message);
+    return reader;
+}
+
+/*
+ * All pieces must have the columns of the first, or their rows would be read as something else. Plans of the planner see to
+ * that; SQL and operators of others may not. Schemas that are longer than a chunk are not looked at.
+ */
+static enum err check_head(struct relay *relay, const uint8_t *bytes, size_t n, struct error *e)
+{
+    if (relay->at == 0) {
+        buf_reset(&relay->head);
+        buf_append(&relay->head, bytes, n);
+        return ERR_OK;
+    }
+    if (relay->head.n == 0 || (relay->head.n == n && memcmp(relay->head.data, bytes, n) == 0)) {
+        return ERR_OK;
+    }
+    struct ipc_reader *first = read_head(relay->head.data, relay->head.n);
+    struct ipc_reader *other = read_head(bytes, n);
+    bool is_same =
+        first != NULL && other != NULL && schema_is_equal(ipc_reader_schema(first), ipc_reader_schema(other));
+    ipc_reader_free(first);
+    ipc_reader_free(other);
+    if (!is_same) {
+        error_set(e, ERR_PRECONDITION,
+                  "the rows of task %" PRIu32 " of job '%s' have other columns than those of task %" PRIu32,
+                  relay->pieces[relay->at].ref.task, relay->job_id, relay->pieces[0].ref.task);
+        error_hint(e, "the SQL of a plan's last stage must give the same names and types for all splits: add casts");
+    }
+    return is_same ? ERR_OK : ERR_PRECONDITION;
+}
+
 /*
  * The first bytes of a piece are here: finds where its part of the joined stream begins, goes over what the client has
  * already, and adds what is left of them.
@@ -353,7 +401,12 @@ static enum err begin_piece(struct relay *relay, const uint8_t *bytes, size_t n,
     if (PREFIX_BYTES + (uint64_t)head + END_BYTES > piece->bytes) {
         return say_broken(relay, e);
     }
-    uint64_t from = relay->at == 0 ? 0 : PREFIX_BYTES + (uint64_t)head;
+    uint64_t head_bytes = PREFIX_BYTES + (uint64_t)head;
+    enum err err = head_bytes <= n ? check_head(relay, bytes, (size_t)head_bytes, e) : ERR_OK;
+    if (err != ERR_OK) {
+        return err;
+    }
+    uint64_t from = relay->at == 0 ? 0 : head_bytes;
     uint64_t length = piece->bytes - END_BYTES - from;
     if (relay->skip >= length) {
         relay->skip -= length;

@@ -238,6 +238,7 @@ static enum err take(struct pour *pour, duckdb_data_chunk chunk, struct error *e
     idx_t from = 0;
     for (idx_t i = 0; i < pour->n && err == ERR_OK; i++) {
         if (pour->ways[i] == WAY_CONVERT) {
+            ASSERT(rest.children != NULL);
             pour->children[i] = rest.children[from++];
             continue;
         }

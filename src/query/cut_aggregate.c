@@ -296,7 +296,7 @@ enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragmen
     if (are_distinct_of_one(aggregate)) {
         return aggregate_distinct(c, node, &child, out);
     }
-    if (is_plain && aggregate->n_groups > 0) {
+    if (is_plain && aggregate->n_groups > 0 && cut__are_fixed(aggregate->groups, aggregate->n_groups)) {
         err = cut__shuffle(c, &child, aggregate->groups, aggregate->n_groups, &child);
     } else {
         err = cut__gather(c, &child, &child);

@@ -170,7 +170,10 @@ struct cut_mark {
 struct cut_mark cut__mark(const struct cutter *c);
 void cut__return_to(struct cutter *c, const struct cut_mark *mark);
 
-/* Exchanges: each ends the fragment as a stage, unless it is as wanted already. */
+/* Whether no key is volatile. One that is would be another when the rows have moved, so they must all go to one task. */
+bool cut__are_fixed(struct expression *const *keys, uint32_t n);
+
+/* Exchanges: each ends the fragment as a stage, unless it is as wanted already. Keys to shuffle by must be fixed. */
 MUST_USE enum err cut__shuffle(struct cutter *c, const struct fragment *f, struct expression *const *keys, uint32_t n,
                                struct fragment *out);
 MUST_USE enum err cut__broadcast(struct cutter *c, const struct fragment *f, struct fragment *out);

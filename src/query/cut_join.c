@@ -386,6 +386,9 @@ static enum err join_sides(struct cutter *c, struct join_sides *s, struct fragme
         finish(c, s, s->left.spread == SPREAD_SINGLE ? &s->left : &s->right, out);
         return ERR_OK;
     }
+    if (plan_node_is_volatile(s->node)) { /* each task would have values of its own for the same row */
+        return join_in_one_task(c, s, out);
+    }
     if (s->right.spread == SPREAD_REPLICATED && rule->may_replicate_right) {
         finish(c, s, &s->left, out);
         return ERR_OK;

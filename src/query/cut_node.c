@@ -183,6 +183,10 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
         out->spread = SPREAD_SINGLE;
         return ERR_OK;
     }
+    if (scan->mixed_column != NULL) {
+        return error_set(c->e, ERR_PRECONDITION, "files have other types for %.100s, on which there is a condition",
+                         scan->mixed_column);
+    }
     if (is_small(c, scan, &total)) {
         replicated(node, (double)total.rows, out);
         out->rows = scan_rows(c, node, out->rows_max);
@@ -329,7 +333,7 @@ static enum err cut_distinct(struct cutter *c, struct plan_node *node, struct fr
     }
     bool is_local = cut__is_one(&child) || cut__is_together(&child, targets, n) ||
                     cut__could_be_together(c, &child, targets, n, node->rows_estimated);
-    if (!is_local && n > 0) {
+    if (!is_local && n > 0 && cut__are_fixed(targets, n)) {
         struct fragment first = on_top(c, &child, node);
         cut__set_hashed(&first, NULL);
         err = cut__shuffle(c, &first, targets, n, &child);
@@ -498,7 +502,7 @@ static enum err cut_window(struct cutter *c, struct plan_node *node, struct frag
     }
     uint32_t n = 0;
     struct expression **keys = common_partitions(c, node, &n);
-    if (n == 0) {
+    if (n == 0 || !cut__are_fixed(keys, n)) {
         err = cut__gather(c, &child, &child);
     } else if (!cut__is_together(&child, keys, n)) {
         err = cut__shuffle(c, &child, keys, n, &child);
@@ -510,19 +514,12 @@ static enum err cut_window(struct cutter *c, struct plan_node *node, struct frag
     return err;
 }
 
-/* First with first, second with second: an order of all rows, so one task. */
+/* First with first, second with second: an order of all rows, which is lost when they come from several tasks. */
 static enum err cut_positional(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
-    struct fragment *children = NULL;
-    enum err err = cut_children(c, node, &children);
-    for (uint32_t i = 0; i < node->n_children && err == ERR_OK; i++) {
-        err = cut__gather(c, &children[i], &children[i]);
-    }
-    if (err == ERR_OK) {
-        *out = combine(c, node, children);
-        out->spread = SPREAD_SINGLE;
-    }
-    return err;
+    UNUSED(node);
+    UNUSED(out);
+    return error_set(c->e, ERR_PRECONDITION, "a positional join needs all rows in their order");
 }
 
 static cut_rule_fn *const rules[N_NODE_KINDS] = {
@@ -558,7 +555,8 @@ static cut_rule_fn *const rules[N_NODE_KINDS] = {
 enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     if (rules[node->kind] == NULL) {
-        return error_set(c->e, ERR_PRECONDITION, "%s: no rule for it", node_kind_name(node->kind));
+        error_set(c->e, ERR_PRECONDITION, "%s: no rule for it", node_kind_name(node->kind));
+        return ERR_PRECONDITION;
     }
     struct fragment f = {0};
     enum err err = rules[node->kind](c, node, &f);

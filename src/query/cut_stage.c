@@ -471,10 +471,22 @@ static struct fragment keep_share(struct cutter *c, const struct fragment *f, co
     return share;
 }
 
+bool cut__are_fixed(struct expression *const *keys, uint32_t n)
+{
+    bool are_fixed = true;
+    for (uint32_t i = 0; i < n && are_fixed; i++) {
+        are_fixed = !expression_is_volatile(keys[i]);
+    }
+    return are_fixed;
+}
+
 enum err cut__shuffle(struct cutter *c, const struct fragment *f, struct expression *const *keys, uint32_t n,
                       struct fragment *out)
 {
     uint32_t *columns = cut__ref_columns(c, keys, n);
+    if (!cut__are_fixed(keys, n)) {
+        return error_set(c->e, ERR_PRECONDITION, "rows cannot be spread by a value that is another each time");
+    }
     if (f->spread == SPREAD_REPLICATED) {
         const char *sql = arena_format(c->arena, "((hash(@*) >> 32) %% %" PRIu32 " = {{task}})", c->partitions);
         *out = keep_share(c, f, sql, keys, n);

@@ -15,7 +15,8 @@
  *
  *   hash       by partition: (hash(keys) >> 32) % partitions, keys being SQL over the stage's columns
  *   range      by partition, in the order of the keys, such as "c0 DESC NULLS LAST"; `bounds` names an input of the stage
- *              with one row and one column, the list of the partitions' upper ends (physical_bounds_sql)
+ *              with one row and one column, the list of the partitions' upper ends as sort keys
+ *              (physical_write_sort_key). Without it, stages are added that find these (physical_range.c)
  *   forward    by partition: task t writes partition t % partitions, so rows that are together stay together
  *   broadcast  as a whole, by every task
  *   gather     as a whole, by the one task that there is
@@ -270,6 +271,13 @@ void physical_write(struct buf *out, const struct physical_plan *plan);
  */
 MUST_USE enum err physical_read(const char *text, size_t n, struct arena *arena, struct physical_plan **out_plan,
                                 struct buf *errors, struct error *e);
+
+/*
+ * The same for a plan that a client wrote: the SQL of each stage must also be one statement that only reads, perhaps behind
+ * temporary views, since workers keep what others do for whoever comes next; and its placeholders must be right.
+ */
+MUST_USE enum err physical_read_foreign(const char *text, size_t n, struct arena *arena,
+                                        struct physical_plan **out_plan, struct buf *errors, struct error *e);
 
 /*
  * Appends what task `task` of the stage runs: placeholders filled in, and, if the exchange has partitions, one more column

@@ -4,6 +4,7 @@
 
 #include "query/physical.h"
 #include "query/physical_internal.h"
+#include "query/write.h"
 
 /* The position of the stage with that id; PHYSICAL_NO_STAGE if there is none. */
 static uint32_t find_stage(const struct physical_plan *plan, uint32_t id)
@@ -116,7 +117,7 @@ static void check_gather(struct plan_reader *r, uint32_t at)
 
 static void check_bounds(struct plan_reader *r, const struct physical_stage *stage)
 {
-    if (stage->output.exchange != EXCHANGE_RANGE) {
+    if (stage->output.exchange != EXCHANGE_RANGE || stage->output.bounds == NULL) {
         return;
     }
     for (uint32_t i = 0; i < stage->n_inputs; i++) {
@@ -288,6 +289,48 @@ static void resolve(struct plan_reader *r)
     }
 }
 
+static void check_sql(struct plan_reader *r, const struct physical_stage *stage)
+{
+    if (r->is_foreign && stage->sql != NULL && !query_only_reads(stage->sql, r->arena)) {
+        physical__complain(r, stage,
+                           "\"sql\" must be one statement that only reads, such as SELECT; "
+                           "CREATE TEMP VIEW may stand before it");
+    }
+}
+
+/* Fills in the placeholders as the task will. Whether that is right. */
+static bool check_task_sql(struct plan_reader *r, uint32_t at, uint32_t task)
+{
+    struct buf sql = {0};
+    struct error e = {0};
+    bool is_right = physical_task_sql(&sql, r->plan, at, task, &e) == ERR_OK;
+    if (!is_right) {
+        physical__complain(r, NULL, "%s", e.message); /* which names the stage */
+    }
+    buf_deinit(&sql);
+    return is_right;
+}
+
+/* Looks at one task of each kind: without splits, with whole files, with parts of files, with several of these. */
+static void check_placeholders(struct plan_reader *r, uint32_t at)
+{
+    const struct physical_stage *stage = &r->plan->stages[at];
+    bool is_seen[4] = {false};
+    uint32_t task = 0;
+    uint32_t kind = 0;
+    bool is_right = r->is_foreign && (stage->n_splits > 0 || check_task_sql(r, at, 0));
+    for (uint32_t i = 0; i < stage->n_splits && is_right; i++) {
+        const struct physical_split *split = &stage->splits[i];
+        kind |= (split->has_rows ? 1U : 0U) | (split->is_continued ? 2U : 0U);
+        if (!split->is_continued) {
+            is_right = is_seen[kind] || check_task_sql(r, at, task);
+            is_seen[kind] = true;
+            kind = 0;
+            task++;
+        }
+    }
+}
+
 /* Whether the stage and all that it reads are good, so that they can be looked at together. */
 static bool is_clear(const struct plan_reader *r, uint32_t at)
 {
@@ -305,6 +348,7 @@ void physical__check(struct plan_reader *r)
     resolve(r);
     check_readers(r);
     for (uint32_t i = 0; i < r->plan->n_stages; i++) {
+        check_sql(r, &r->plan->stages[i]);
         uint32_t errors_before = r->n_errors;
         if (!is_clear(r, i)) {
             continue;
@@ -312,6 +356,7 @@ void physical__check(struct plan_reader *r)
         check_tasks(r, &r->plan->stages[i]);
         if (r->n_errors == errors_before) {
             check_gather(r, i);
+            check_placeholders(r, i);
         }
         check_bounds(r, &r->plan->stages[i]);
         check_files(r, i);

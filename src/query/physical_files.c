@@ -82,7 +82,10 @@ static bool read_files(struct plan_reader *r, struct physical_stage *stage, cons
 
 void physical__take_files(struct plan_reader *r, struct physical_stage *stage)
 {
-    size_t n = stage->sql == NULL ? 0 : strlen(stage->sql);
+    if (stage->sql == NULL) {
+        return;
+    }
+    size_t n = strlen(stage->sql);
     size_t n_end = strlen(comment_end);
     const char *start = NULL;
     if (n < n_end || strcmp(stage->sql + n - n_end, comment_end) != 0) {

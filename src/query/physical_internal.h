@@ -16,6 +16,7 @@ struct plan_reader {
     struct arena *arena;
     struct buf lines; /* what is wrong, a line each */
     uint32_t n_errors;
+    bool is_foreign; /* a client wrote the SQL */
     struct physical_plan *plan;
     struct stage_sense *senses; /* by stage */
 };
@@ -38,6 +39,9 @@ void physical__complain(struct plan_reader *r, const struct physical_stage *stag
  */
 void physical__check(struct plan_reader *r);
 
+/* Gives range exchanges without "bounds" the stages that find them. Before physical__check. */
+void physical__expand_ranges(struct plan_reader *r);
+
 /* The plan without stages that nobody reads and that are not the result. Ids stay, positions change. */
 struct physical_plan *physical__without_unread(const struct physical_plan *plan, struct arena *arena);
 
@@ -50,8 +54,5 @@ void physical__add_files(struct physical_stage *stage, const struct physical_sta
 
 /* Whether options of COPY, such as "HEADER, COMPRESSION 'gzip'", have one of that name with that value, in any case. */
 bool physical__option_is(const char *options, const char *name, const char *value);
-
-/* Splits a key of a range exchange, such as "c0 DESC NULLS LAST": returns the expression's length, and the order. */
-size_t physical__key_order(const char *key, const char **out_order);
 
 #endif

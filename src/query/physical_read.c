@@ -283,7 +283,7 @@ static bool read_output(struct plan_reader *r, struct physical_stage *stage, con
     } else if (json_has(node, "partitions")) {
         physical__complain(r, stage, "a %s exchange has no \"partitions\"", name);
     }
-    if (output->exchange == EXCHANGE_RANGE) {
+    if (output->exchange == EXCHANGE_RANGE && json_has(node, "bounds")) {
         output->bounds =
             read_text(r, stage, json_get(node, "bounds"), "a range exchange's \"bounds\"", LIMIT_PLAN_NAME_BYTES);
     } else if (json_has(node, "bounds")) {
@@ -575,6 +575,7 @@ static void read_plan(struct plan_reader *r, const struct json *root)
         read_stage(r, &r->plan->stages[i], json_at(stages, i), &r->senses[i]);
         r->senses[i].is_good = r->n_errors == errors_before;
     }
+    physical__expand_ranges(r);
     physical__check(r);
 }
 
@@ -588,12 +589,12 @@ static bool is_moderate(const char *text, size_t n)
     return n <= LIMIT_PLAN_BYTES && containers <= LIMIT_PLAN_CONTAINERS;
 }
 
-enum err physical_read(const char *text, size_t n, struct arena *arena, struct physical_plan **out_plan,
-                       struct buf *errors, struct error *e)
+static enum err read_all(const char *text, size_t n, bool is_foreign, struct arena *arena,
+                         struct physical_plan **out_plan, struct buf *errors, struct error *e)
 {
     struct json *root = NULL;
     struct error parse_error = {0};
-    struct plan_reader r = {.arena = arena, .plan = arena_zalloc(arena, sizeof *r.plan)};
+    struct plan_reader r = {.arena = arena, .plan = arena_zalloc(arena, sizeof *r.plan), .is_foreign = is_foreign};
     if (!is_moderate(text, n)) {
         physical__complain(&r, NULL, "the plan is too large: at most %d bytes and %d lists and objects",
                            LIMIT_PLAN_BYTES, LIMIT_PLAN_CONTAINERS);
@@ -616,4 +617,16 @@ enum err physical_read(const char *text, size_t n, struct arena *arena, struct p
     }
     buf_deinit(&r.lines);
     return err;
+}
+
+enum err physical_read(const char *text, size_t n, struct arena *arena, struct physical_plan **out_plan,
+                       struct buf *errors, struct error *e)
+{
+    return read_all(text, n, false, arena, out_plan, errors, e);
+}
+
+enum err physical_read_foreign(const char *text, size_t n, struct arena *arena, struct physical_plan **out_plan,
+                               struct buf *errors, struct error *e)
+{
+    return read_all(text, n, true, arena, out_plan, errors, e);
 }

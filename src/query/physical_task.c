@@ -311,20 +311,30 @@ uint64_t physical_task_bytes(const struct physical_stage *stage, uint32_t task)
     return bytes;
 }
 
-/* "c0 DESC NULLS LAST" → the expression's length, and the rest, which says how to sort. */
-size_t physical__key_order(const char *key, const char **out_order)
+/* "c0 DESC NULLS LAST" → the expression's length, and the rest, which says how to sort; parts of it may be left out. */
+static size_t key_order(const char *key, const char **out_order)
 {
-    static const char *const orders[] = {"ASC NULLS FIRST", "ASC NULLS LAST", "DESC NULLS FIRST", "DESC NULLS LAST"};
+    static const struct {
+        const char *ending;
+        const char *order;
+    } orders[] = {
+        {" ASC NULLS FIRST", "ASC NULLS FIRST"},
+        {" ASC NULLS LAST", "ASC NULLS LAST"},
+        {" DESC NULLS FIRST", "DESC NULLS FIRST"},
+        {" DESC NULLS LAST", "DESC NULLS LAST"},
+        {" NULLS FIRST", "ASC NULLS FIRST"},
+        {" NULLS LAST", "ASC NULLS LAST"},
+        {" ASC", "ASC NULLS LAST"},
+        {" DESC", "DESC NULLS LAST"},
+        {"", "ASC NULLS LAST"},
+    };
     size_t n = strlen(key);
-    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
-        size_t n_order = strlen(orders[i]);
-        if (n > n_order + 1 && key[n - n_order - 1] == ' ' && strcmp(key + n - n_order, orders[i]) == 0) {
-            *out_order = orders[i];
-            return n - n_order - 1;
-        }
+    size_t i = 0;
+    while (n < strlen(orders[i].ending) || strcasecmp(key + n - strlen(orders[i].ending), orders[i].ending) != 0) {
+        i++; /* the last one fits */
     }
-    *out_order = "ASC NULLS LAST";
-    return n;
+    *out_order = orders[i].order;
+    return n - strlen(orders[i].ending);
 }
 
 void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n)
@@ -332,7 +342,7 @@ void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t 
     buf_text(sql, "create_sort_key(");
     for (uint32_t i = 0; i < n; i++) {
         const char *order = NULL;
-        size_t n_key = physical__key_order(keys[i], &order);
+        size_t n_key = key_order(keys[i], &order);
         buf_text(sql, i == 0 ? "" : ", ");
         buf_append(sql, keys[i], n_key);
         buf_format(sql, ", '%s'", order);

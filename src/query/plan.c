@@ -333,19 +333,9 @@ static bool look_for_volatile(struct expression **slot, void *context)
     return false;
 }
 
-static bool look_at_node(struct plan_node *node, void *context)
-{
-    bool *is_found = context;
-    *is_found = *is_found || node->kind == NODE_SAMPLE;
-    if (!*is_found) {
-        plan_node_visit_expressions(node, look_for_volatile, is_found);
-    }
-    return !*is_found;
-}
-
-bool plan_is_volatile(struct plan_node *node)
+bool plan_node_is_volatile(struct plan_node *node)
 {
     bool is_found = false;
-    plan_visit(node, look_at_node, &is_found);
+    plan_node_visit_expressions(node, look_for_volatile, &is_found);
     return is_found;
 }

@@ -478,10 +478,11 @@ struct scan {
     bool has_binary_as_string;
     bool has_file_row_number;    /* as an ordinary column, called file_row_number */
     const char *filename_column; /* as an ordinary column with that name; NULL if not asked for */
-    const char *from;            /* SCAN_STAND_IN, SCAN_FUNCTION */
-    bool has_ordinality;         /* SCAN_FUNCTION: WITH ORDINALITY */
-    const char *shared_call;     /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
-    uint32_t n_other_files;      /* SCAN_STAND_IN: 0 if it is not known which they are */
+    const char *mixed_column; /* NULL, or one with a condition, and of another type in some files (split_types_load) */
+    const char *from;         /* SCAN_STAND_IN, SCAN_FUNCTION */
+    bool has_ordinality;      /* SCAN_FUNCTION: WITH ORDINALITY */
+    const char *shared_call;  /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
+    uint32_t n_other_files;   /* SCAN_STAND_IN: 0 if it is not known which they are */
     const struct scan_file *other_files;
     struct scan_split split; /* set by the cutter */
 };
@@ -728,7 +729,7 @@ struct plan_node *plan_filter(struct arena *arena, struct plan_node *child, stru
 struct plan_node *plan_extend(struct arena *arena, struct plan_node *child, struct expression *const *extra,
                               uint32_t n);
 
-/* Whether an expression of the node or of one below it is volatile, or the rows it takes are not determined (samples). */
-bool plan_is_volatile(struct plan_node *node);
+/* Whether an expression of the node itself is volatile. */
+bool plan_node_is_volatile(struct plan_node *node);
 
 #endif

@@ -196,6 +196,15 @@ static bool is_in(const char *name, const char *const *names, size_t n)
     return false;
 }
 
+/*
+ * Whether a table may be a file that is called by its name, of which DuckDB may have put the rows into the plan: then no
+ * scan tells of it. Names of files have an ending.
+ */
+static bool is_file_name(const char *table)
+{
+    return table != NULL && strpbrk(table, "./") != NULL;
+}
+
 static bool is_node_repeatable(const struct json *node)
 {
     const char *function = json_text(json_get(node, "function_name"), NULL);
@@ -210,7 +219,11 @@ static bool is_node_repeatable(const struct json *node)
         }
     }
     const char *type = json_text(json_get(node, "type"), NULL);
-    return json_kind_of(json_get(node, "sample")) != JSON_OBJECT && (type == NULL || strcmp(type, "SHOW_REF") != 0);
+    const char *table = json_text(json_get(node, "table_name"), NULL);
+    if (type != NULL && (strcmp(type, "SHOW_REF") == 0 || (strcmp(type, "BASE_TABLE") == 0 && is_file_name(table)))) {
+        return false;
+    }
+    return json_kind_of(json_get(node, "sample")) != JSON_OBJECT;
 }
 
 bool plan_repeat_statement(const struct json *statement)

@@ -130,7 +130,7 @@ static enum err create_view(struct planning *p, const struct planner_table *tabl
     bool has_stand_in = false;
     enum err err = planner__write_source(&source, table, &has_stand_in, e);
     const struct planner_view *view = err == ERR_OK ? find_view(planner, table->name) : NULL;
-    if (view != NULL && strcmp(view->source, source.data) == 0) {
+    if (view != NULL && source.data != NULL && strcmp(view->source, source.data) == 0) {
         p->has_old_views = p->has_old_views || view->is_kept;
         buf_deinit(&source);
         return ERR_OK;

@@ -12,6 +12,8 @@
 #include "query/sql_text.h"
 
 #define CACHE_FILES_MAX 10000
+#define VALUES_MAX (UINT64_C(4) << 20)
+#define FILES_AT_ONCE 256              /* whose metadata DuckDB holds at a time */
 #define TICK_NS INT64_C(100000000)     /* those of most file systems are not coarser */
 #define SETTLED_NS INT64_C(2000000000) /* file systems with coarse clocks */
 
@@ -32,13 +34,17 @@ struct split_cache {
     struct cached_file *files; /* sorted by path */
     uint32_t n;
     uint32_t cap;
+    uint64_t n_values; /* of row groups, of all files */
+    uint64_t n_values_max;
 };
 
 /* What collects the files of a plan, and then what the metadata says about them. */
 struct loader {
     struct arena *arena;
+    struct split_cache *cache;
     struct split_catalog *catalog;
     uint32_t cap;
+    uint64_t n_values;                /* of row groups, of all files */
     struct split_file *found;         /* on the heap until all are there */
     struct file_identity *identities; /* of the catalog's files; bytes 0: not known */
 };
@@ -47,7 +53,14 @@ struct loader {
 
 struct split_cache *split_cache_new(void)
 {
-    return mem_calloc(1, sizeof(struct split_cache));
+    struct split_cache *cache = mem_calloc(1, sizeof *cache);
+    cache->n_values_max = VALUES_MAX;
+    return cache;
+}
+
+void split_cache_bound(struct split_cache *cache, uint64_t n_values_max)
+{
+    cache->n_values_max = n_values_max;
 }
 
 static void cache_clear(struct split_cache *cache)
@@ -57,6 +70,7 @@ static void cache_clear(struct split_cache *cache)
         arena_deinit(&cache->files[i].arena);
     }
     cache->n = 0;
+    cache->n_values = 0;
 }
 
 void split_cache_free(struct split_cache *cache)
@@ -90,8 +104,18 @@ static bool is_same(const struct file_identity *a, const struct file_identity *b
     return a->bytes > 0 && a->bytes == b->bytes && a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-/* Copies what is known of the inside of a file. */
-static void copy_inside(const struct split_file *from, struct arena *arena, struct split_file *to)
+/* How many values of its row groups a file has. */
+static uint64_t count_values(const struct split_file *file)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < file->n_columns; i++) {
+        n += file->columns[i].first != NULL ? 2 * (uint64_t)file->n_groups : 0;
+    }
+    return n;
+}
+
+/* Copies what is known of the inside of a file; the values of its row groups if there is room for them. */
+static void copy_inside(const struct split_file *from, bool has_room, struct arena *arena, struct split_file *to)
 {
     size_t n_bytes = from->n_groups * sizeof(int64_t);
     to->rows = from->rows;
@@ -108,20 +132,23 @@ static void copy_inside(const struct split_file *from, struct arena *arena, stru
         const struct split_column *column = &from->columns[i];
         to->columns[i] = *column;
         to->columns[i].name = arena_strdup(arena, column->name);
-        to->columns[i].first = column->first != NULL ? arena_copy(arena, column->first, n_bytes) : NULL;
-        to->columns[i].last = column->last != NULL ? arena_copy(arena, column->last, n_bytes) : NULL;
+        to->columns[i].first = column->first != NULL && has_room ? arena_copy(arena, column->first, n_bytes) : NULL;
+        to->columns[i].last = column->last != NULL && has_room ? arena_copy(arena, column->last, n_bytes) : NULL;
     }
 }
 
-static bool cache_find(const struct split_cache *cache, const struct file_identity *identity, struct arena *arena,
-                       struct split_file *file)
+static bool cache_find(struct loader *l, const struct file_identity *identity, struct split_file *file)
 {
+    const struct split_cache *cache = l->cache;
     bool is_there = false;
     uint32_t place = cache_place(cache, file->path, &is_there);
     if (!is_there || !is_same(&cache->files[place].identity, identity)) {
         return false;
     }
-    copy_inside(&cache->files[place].file, arena, file);
+    uint64_t n_values = count_values(&cache->files[place].file);
+    bool has_room = l->n_values + n_values <= l->cache->n_values_max;
+    copy_inside(&cache->files[place].file, has_room, l->arena, file);
+    l->n_values += has_room ? n_values : 0;
     return true;
 }
 
@@ -132,7 +159,7 @@ static void cache_put(struct split_cache *cache, const struct file_identity *ide
     if (identity->bytes == 0 || identity->modified_ns > settled_ns || identity->changed_ns > settled_ns) {
         return;
     }
-    if (cache->n == CACHE_FILES_MAX) {
+    if (cache->n == CACHE_FILES_MAX || cache->n_values + count_values(file) > cache->n_values_max) {
         cache_clear(cache);
     }
     uint32_t place = cache_place(cache, file->path, &is_there);
@@ -143,12 +170,13 @@ static void cache_put(struct split_cache *cache, const struct file_identity *ide
         cache->n++;
     }
     struct cached_file *cached = &cache->files[place];
+    cache->n_values += count_values(file) - count_values(&cached->file);
     arena_deinit(&cached->arena);
     cached->arena = (struct arena){0};
     cached->identity = *identity;
     cached->file = *file;
     cached->file.path = cached->path;
-    copy_inside(file, &cached->arena, &cached->file);
+    copy_inside(file, true, &cached->arena, &cached->file);
 }
 
 /* ---- loading ---- */
@@ -335,8 +363,9 @@ static enum err add_column(void *context, const char *const *values, uint32_t n,
     if (!num_parse_int(values[2], &column.least) || !num_parse_int(values[3], &column.greatest)) {
         return error_set(e, ERR_INTERNAL, "a Parquet file's metadata has no number where one belongs");
     }
-    if (values[4] != NULL) {
+    if (values[4] != NULL && l->n_values + 2 * (uint64_t)file->n_groups <= l->cache->n_values_max) {
         read_groups(l, file, values[4], &column);
+        l->n_values += column.first != NULL ? 2 * (uint64_t)file->n_groups : 0;
     }
     file->columns[file->n_columns++] = column;
     return ERR_OK;
@@ -411,39 +440,54 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
     return err == ERR_OK ? read_columns(planner, list, l, e) : err;
 }
 
+/* Asks about the catalog's files that are not known, some at a time. */
+static enum err read_unknown(struct planner *planner, const bool *is_known, struct loader *l, struct error *e)
+{
+    struct buf list = {0};
+    uint32_t n = 0;
+    enum err err = ERR_OK;
+    for (uint32_t i = 0; i < l->catalog->n_files && err == ERR_OK; i++) {
+        const char *path = l->catalog->files[i].path;
+        if (!is_known[i] && !sql_is_pattern(path)) {
+            buf_text(&list, n++ == 0 ? "[" : ", ");
+            sql_write_text(&list, path, strlen(path));
+        }
+        if (n == FILES_AT_ONCE || (n > 0 && i + 1 == l->catalog->n_files)) {
+            buf_char(&list, ']');
+            err = read_metadata(planner, list.data, l, e);
+            buf_reset(&list);
+            n = 0;
+        }
+    }
+    buf_deinit(&list);
+    return err;
+}
+
 enum err split_catalog_load(struct planner *planner, struct plan_node *root, struct arena *arena,
                             struct split_catalog **out_catalog, struct error *e)
 {
-    struct loader l = {.arena = arena, .catalog = arena_zalloc(arena, sizeof *l.catalog)};
-    struct split_cache *cache = planner_cache(planner);
-    struct buf list = {0};
-    enum err err = ERR_OK;
+    struct loader l = {
+        .arena = arena, .cache = planner_cache(planner), .catalog = arena_zalloc(arena, sizeof *l.catalog)};
     plan_visit(root, collect_files, &l);
     settle_files(&l);
     bool *is_known = arena_zalloc(arena, l.catalog->n_files * sizeof *is_known);
     for (uint32_t i = 0; i < l.catalog->n_files; i++) {
-        struct split_file *file = &l.catalog->files[i];
-        is_known[i] = cache_find(cache, &l.identities[i], arena, file);
-        if (!is_known[i] && !sql_is_pattern(file->path)) {
-            buf_text(&list, list.n == 0 ? "[" : ", ");
-            sql_write_text(&list, file->path, strlen(file->path));
-        }
+        is_known[i] = cache_find(&l, &l.identities[i], &l.catalog->files[i]);
     }
-    if (list.n > 0) {
-        buf_char(&list, ']');
-        err = read_metadata(planner, list.data, &l, e);
-    }
+    enum err err = read_unknown(planner, is_known, &l, e);
     for (uint32_t i = 0; i < l.catalog->n_files && err == ERR_OK; i++) {
         if (!is_known[i] && !l.catalog->files[i].is_unread) {
-            cache_put(cache, &l.identities[i], &l.catalog->files[i]);
+            cache_put(l.cache, &l.identities[i], &l.catalog->files[i]);
         }
     }
     if (err == ERR_OK) {
         split_others_load(planner, root, arena);
+        err = split_types_load(planner, root, l.catalog, arena, e);
+    }
+    if (err == ERR_OK) {
         *out_catalog = l.catalog;
     }
     mem_free(l.found);
-    buf_deinit(&list);
     return err;
 }
 

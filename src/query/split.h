@@ -66,6 +66,9 @@ struct split_cache;
 struct split_cache *split_cache_new(void);
 void split_cache_free(struct split_cache *cache); /* NULL ok */
 
+/* At most so many values of row groups are kept, and are known to one plan; 4 Mi unless said otherwise. */
+void split_cache_bound(struct split_cache *cache, uint64_t n_values_max);
+
 /*
  * Reads the metadata of all Parquet files that the plan scans, unless the planner's cache has it, and looks at the sizes
  * of others (split_others_load).
@@ -141,6 +144,10 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
  * `shared_call`. Of more than a thousand files, of a call that is not understood, and behind a URL, nothing is known.
  */
 void split_others_load(struct planner *planner, struct plan_node *root, struct arena *arena);
+
+/* Finds conditions on columns that have other types in some files: sets `mixed_column` of such scans. */
+MUST_USE enum err split_types_load(struct planner *planner, struct plan_node *root, const struct split_catalog *catalog,
+                                   struct arena *arena, struct error *e);
 
 /* What the files of a scan of CSV or JSON have together, as far as they are known. */
 uint64_t split_others_bytes(const struct scan *scan);

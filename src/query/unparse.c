@@ -324,11 +324,27 @@ static bool write_extension(struct unparser *u, struct buf *sql, struct plan_nod
     return true;
 }
 
+/* GROUPING() takes expressions, so of two groups that are the same one it would mean the first. */
+static bool are_groups_distinct(const struct aggregate *aggregate)
+{
+    for (uint32_t i = 0; i < aggregate->n_groups; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            if (expression_equal(aggregate->groups[i], aggregate->groups[k])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static bool write_groupings(struct unparser *u, struct buf *sql, const struct plan_node *node,
                             const struct columns *columns)
 {
     const struct aggregate *aggregate = node->as.aggregate;
     uint32_t first = aggregate->n_groups + aggregate->n_aggregates;
+    if (aggregate->n_groupings > 0 && !are_groups_distinct(aggregate)) {
+        return unparse__unsupported(u, "GROUPING() of groups that are the same");
+    }
     for (uint32_t i = 0; i < aggregate->n_groupings; i++) {
         unparse__separate(sql, first + i);
         for (uint32_t k = 0; k < aggregate->groupings[i].n; k++) {

@@ -126,7 +126,10 @@ static bool write_virtual_column(struct unparser *u, struct buf *sql, const stru
     return true;
 }
 
-/* Several files may differ in their types, and a task may see another one first: then every column is cast. */
+/*
+ * Files may differ in their types, and the plan has those of the first: a task may see another one first, and DuckDB may
+ * have left the first one out. So every column is cast.
+ */
 static bool write_column(struct unparser *u, struct buf *sql, const struct scan *scan, const char *alias,
                          const struct scan_column *column)
 {
@@ -135,8 +138,7 @@ static bool write_column(struct unparser *u, struct buf *sql, const struct scan 
         return true;
     }
     struct columns columns = {.table = alias, .scan = scan};
-    bool is_cast = scan->source != SCAN_FUNCTION && type_has_sql(column->type) &&
-                   (scan->n_files > 1 || scan->source == SCAN_STAND_IN);
+    bool is_cast = scan->source != SCAN_FUNCTION && type_has_sql(column->type);
     buf_text(sql, is_cast ? "CAST(" : "");
     for (uint32_t i = 0; i < column->n_path; i++) {
         buf_text(sql, "struct_extract(");

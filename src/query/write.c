@@ -361,6 +361,33 @@ static enum err read_create(struct cursor *c, const char *warehouse, struct quer
     return set_folder(c, arena_format(c->arena, "%s%s%s", warehouse, slash, name), w);
 }
 
+/* Takes one name AS (…) of a WITH. */
+static bool take_cte(struct cursor *c)
+{
+    bool is_named = take_name(c) != NULL;
+    (void)take_group(c);
+    if (take_word(c, "USING") && take_word(c, "KEY")) {
+        (void)take_group(c);
+    }
+    bool has_as = take_word(c, "AS");
+    (void)take_word(c, "NOT");
+    (void)take_word(c, "MATERIALIZED");
+    return is_named && has_as && take_group(c) != NULL;
+}
+
+/* Goes to the statement behind WITH …; stays before one that is not understood, of which DuckDB says what is wrong. */
+static void skip_ctes(struct cursor *c)
+{
+    struct cursor ahead = *c;
+    bool is_right = take_word(&ahead, "WITH");
+    (void)take_word(&ahead, "RECURSIVE");
+    while ((is_right = is_right && take_cte(&ahead)) && *ahead.at == ',') {
+        ahead.at++;
+        skip_space(&ahead);
+    }
+    c->at = is_right ? ahead.at : c->at;
+}
+
 /* Whether the statement only reads, by how it starts. */
 static bool starts_query(struct cursor *c)
 {
@@ -370,6 +397,7 @@ static bool starts_query(struct cursor *c)
         (void)take_word(c, "ANALYZE");
         (void)take_group(c);
     }
+    skip_ctes(c);
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         size_t n = strlen(words[i]);
         if (strncasecmp(c->at, words[i], n) == 0 && !sql_is_word(c->at[n])) {
@@ -377,6 +405,33 @@ static bool starts_query(struct cursor *c)
         }
     }
     return *c->at == '(';
+}
+
+/* Whether the statement makes a view that is gone with its connection, as those of named data sets are. */
+static bool starts_view(struct cursor *c)
+{
+    bool is_create = take_word(c, "CREATE");
+    bool is_replacing = take_word(c, "OR");
+    bool is_right = is_create && (!is_replacing || take_word(c, "REPLACE"));
+    is_right = is_right && (take_word(c, "TEMP") || take_word(c, "TEMPORARY")) && take_word(c, "VIEW");
+    is_right = is_right && take_name(c) != NULL;
+    (void)take_group(c);
+    return is_right && take_word(c, "AS") && starts_query(c);
+}
+
+bool query_only_reads(const char *sql, struct arena *arena)
+{
+    struct cursor c = {.at = sql, .arena = arena};
+    skip_space(&c);
+    while (physical_last_statement(c.at) > 0) {
+        const char *end = c.at + statement_bytes(c.at);
+        if (!starts_view(&c)) {
+            return false;
+        }
+        c.at = end + 1;
+        skip_space(&c);
+    }
+    return starts_query(&c);
 }
 
 enum err query_write_read(const char *sql, const char *warehouse, struct arena *arena, struct query_write *out,

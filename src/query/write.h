@@ -32,4 +32,7 @@ struct query_write {
 MUST_USE enum err query_write_read(const char *sql, const char *warehouse, struct arena *arena, struct query_write *out,
                                    struct error *e);
 
+/* Whether the SQL only reads, by how it starts: one statement, with definitions of temporary views before it. */
+bool query_only_reads(const char *sql, struct arena *arena);
+
 #endif

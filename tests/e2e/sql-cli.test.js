@@ -116,6 +116,61 @@ scenario('explain shows the stages, analyze what they did', async (world) => {
   assert.match(await ok(cluster, ['sql', 'SELECT 42 AS n', '--explain']), /1 task/);
 });
 
+// By what the job's tasks say themselves, for each stage of the plan: the slowest task's time by the median one's, or null.
+async function skewsOf(cluster, id) {
+  const { stages } = await cluster.client.status(id);
+  const tasks = await cluster.client.tasks(id);
+  const ratio = (stage) => {
+    const took = tasks
+      .filter(({ ref }) => ref.stage_id === stage.stage_id)
+      .map(({ started_at_ms, finished_at_ms }) => Number(finished_at_ms) - Number(started_at_ms))
+      .sort((a, b) => a - b);
+    const median = (took[(took.length - 1) >> 1] + took[took.length >> 1]) / 2;
+    return took.length > 1 && median > 0 ? took.at(-1) / median : null;
+  };
+  return Object.fromEntries(stages.map((stage) => [stage.name, ratio(stage)]));
+}
+
+// Sorted by partition: all rows of a key are one task's work. With one key for nearly all rows, that task is slow.
+scenario('analyze says how much slower than others the slowest task of a stage was', async (world) => {
+  const expected = await reference();
+  const folder = world.folder('data');
+  const cluster = await world.cluster({ workers: 2 });
+  const settings = ['forced=true', 'partitions=3', 'broadcast_bytes=0'].flatMap((setting) => ['--set', setting]);
+  const skews = {};
+  for (const [name, key] of [
+    ['even', 'i % 300'],
+    ['uneven', 'CASE WHEN i % 100 = 0 THEN i % 300 ELSE 7 END'],
+  ]) {
+    const file = quote(`${folder}/${name}.parquet`);
+    await expected.run(`COPY (SELECT ${key} AS k, i AS v FROM range(300000) r(i)) TO ${file} (ROW_GROUP_SIZE 20480)`);
+    const text = `SELECT k, n FROM (SELECT k, row_number() OVER (PARTITION BY k ORDER BY md5(v::VARCHAR)) AS n
+                  FROM ${file}) WHERE n % 100 = 1`;
+    const { job_id: id, stages } = await cluster.json('sql', text, '--analyze', ...settings);
+    const wanted = await skewsOf(cluster, id);
+    assert.deepEqual(
+      stages.map((stage) => [`s${stage.id}`, stage.skew?.toFixed(6)]),
+      stages.map((stage) => [`s${stage.id}`, wanted[`s${stage.id}`]?.toFixed(6)]),
+    );
+    const sorting = stages.find(({ what }) => /window/.test(what));
+    assert.equal(sorting.tasks, 3);
+    skews[name] = sorting.skew;
+    const rows = (await new Sql(cluster).tasksOf(id, `s${sorting.id}`)).map((task) => Number(task.rows));
+    const share = Math.max(...rows) / rows.reduce((sum, n) => sum + n);
+    assert.ok(name === 'even' ? share < 0.6 : share > 0.9, `${name}: ${rows}`);
+    // For people, with one digit behind the point, and only where there are several tasks.
+    const shown = await ok(cluster, ['sql', text, '--analyze', ...settings]);
+    const again = await skewsOf(cluster, /^job (\S+) took/.exec(shown)[1]);
+    const lines = [...shown.matchAll(/stage (\d+): \d+ tasks?, [^;\n]*?(?:, skew ([\d.]+))?;/g)];
+    assert.equal(lines.length, stages.length, shown);
+    for (const [line, stage, skew] of lines) {
+      const is = again[`s${stage}`];
+      assert.ok(is === null ? skew === undefined : Math.abs(Number(skew) - is) < 0.0501, `${line} ${is}`);
+    }
+  }
+  assert.ok(skews.uneven > 2, JSON.stringify(skews));
+});
+
 scenarioWithEachStore('named tables: add, list, use, replace, remove', async (world, store) => {
   const expected = await reference();
   const folder = world.folder('data');

@@ -1,7 +1,7 @@
 // Physical plans that clients send, and operators that only some workers have.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, binary, grpcStatus, quick, root, scenario, scenarioWithEachStore, until } from './harness.js';
+import { assert, binary, grpcStatus, lenient, root, scenario, scenarioWithEachStore, until } from './harness.js';
 import { forced, Gate, nothingLeft, plugin, Sql } from './sql-cluster.js';
 import { quote, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
@@ -211,6 +211,30 @@ scenarioWithEachStore(
       `SELECT k, sum(v)::BIGINT AS s, k * k AS square FROM read_parquet(${quote(`${folder}/*.parquet`)}) GROUP BY k ORDER BY k`,
     );
     assertSameTable(await sql.query(plan), wantedRows, { ordered: true });
+    // By ranges, each of which a task sorts; where they end is found by stages that nobody wrote.
+    const files = `read_parquet(${quote(`${folder}/*.parquet`)})`;
+    const sorted = {
+      stages: [
+        {
+          id: 3,
+          sql: 'SELECT k, v FROM read_parquet({{split}})',
+          splits: [{ file: `${folder}/a.parquet` }, { file: `${folder}/b.parquet` }],
+          output: { exchange: 'range', keys: ['v % 1000 DESC NULLS FIRST', 'v'], partitions: 4 },
+        },
+        {
+          id: 1,
+          inputs: { part: 3 },
+          sql: 'SELECT k, v FROM part ORDER BY v % 1000 DESC NULLS FIRST, v, k',
+          output: { exchange: 'result' },
+        },
+      ],
+    };
+    const sortedId = await sql.submit(sorted);
+    const order = await expected.query(`SELECT k, v FROM ${files} ORDER BY v % 1000 DESC NULLS FIRST, v, k`);
+    assertSameTable(await sql.table(sortedId), order, { ordered: true });
+    const shares = (await sql.tasksOf(sortedId, 's1')).map(({ rows }) => Number(rows));
+    assert.equal(shares.length, 4);
+    assert.ok(Math.min(...shares) > 60000 / 4 / 2, String(shares));
     // What explain writes is a plan, too, and gives the same rows.
     const text = `SELECT k, sum(v)::BIGINT AS s, k * k AS square FROM read_parquet(${quote(`${folder}/*.parquet`)}) GROUP BY k ORDER BY k`;
     const [[, written]] = await sql.rows(text, { explain: true, options: forced });
@@ -218,6 +242,11 @@ scenarioWithEachStore(
     assert.ok(stages.length >= 2, written);
     assert.ok(stages.some(({ output }) => output.exchange === 'hash'));
     assertSameTable(await sql.query(Buffer.from(written)), wantedRows, { ordered: true });
+    // Also one in the user's own words, behind views of the data sets that it names.
+    await sql.tables({ pair: `${folder}/*.parquet` });
+    const [[, inWords]] = await sql.rows('SUMMARIZE SELECT k FROM pair', { explain: true });
+    assert.match(JSON.parse(inWords).stages[0].sql, /VIEW "?pair"? AS/);
+    assert.equal((await sql.rows(Buffer.from(inWords))).length, 1);
   },
 );
 
@@ -250,6 +279,24 @@ scenario('a file that changed under a query fails it clearly', async (world) => 
   assert.match(message, /a\.parquet.*chang|chang.*a\.parquet/);
 });
 
+scenario('tasks whose columns differ do not become one result', async (world) => {
+  const cluster = await world.cluster({ workers: 1 });
+  const sql = new Sql(cluster);
+  const plan = (text) => ({
+    stages: [{ id: 0, sql: text, splits: [{ file: 'none' }, { file: 'none' }], output: { exchange: 'result' } }],
+  });
+  const same = await sql.rows(plan('SELECT {{task}}::BIGINT + 7 AS k'));
+  assert.deepEqual(same, [['7'], ['8']]);
+  const other = `FROM query(CASE {{task}} WHEN 0 THEN 'SELECT 7::SMALLINT AS k' ELSE 'SELECT 8::BIGINT AS k' END)`;
+  const id = await sql.submit(plan(other));
+  assert.equal((await cluster.end(id)).state, 'succeeded');
+  await assert.rejects(sql.bytes(id), (error) => {
+    assert.equal(error.code, grpcStatus.FAILED_PRECONDITION, error.details);
+    assert.match(error.details, /the rows of task 1 .* have other columns than those of task 0/);
+    return true;
+  });
+});
+
 const good = { id: 0, sql: 'SELECT 1 AS k', output: { exchange: 'hash', keys: ['k'], partitions: 2 } };
 const last = { id: 1, inputs: { m: 0 }, sql: 'SELECT * FROM m', output: { exchange: 'result' } };
 const badPlans = {
@@ -279,14 +326,22 @@ const badPlans = {
     { stages: [{ ...good, output: { exchange: 'hash', keys: ['k'], partitions: 0 } }, last] },
     /partitions/,
   ],
-  'range without bounds': [
-    { stages: [{ ...good, output: { exchange: 'range', keys: ['k'], partitions: 2 } }, last] },
+  'range with bounds that nobody has': [
+    { stages: [{ ...good, output: { exchange: 'range', keys: ['k'], partitions: 2, bounds: 'b' } }, last] },
     /bounds/,
   ],
   'the same id twice': [{ stages: [good, good, last] }, /twice/],
   'no stage at all': [{ stages: [] }, /stages/],
   'no object': [[1, 2, 3], /object|stages/],
   'no SQL': [{ stages: [{ ...good, sql: undefined }, last] }, /sql/],
+  'SQL that changes something': [
+    { stages: [{ ...good, sql: 'SET threads = 1; SELECT 1 AS k' }, last] },
+    /stage 0: "sql" must be one statement that only reads/,
+  ],
+  'a placeholder that there is not': [
+    { stages: [{ ...good, sql: 'SELECT {{tusk}} AS k' }, last] },
+    /unknown placeholder \{\{tusk}}/,
+  ],
 };
 scenarioWithEachStore(
   'a physical plan that makes no sense is refused with all that is wrong, and nothing is stored',
@@ -341,7 +396,7 @@ scenarioWithEachStore(
 );
 
 scenario('SQL that is wrong fails once, clearly, and blames no worker', async (world) => {
-  const cluster = await world.cluster({ settings: { ...quick, blacklist_failure_threshold: 1 } });
+  const cluster = await world.cluster({ settings: { ...lenient, blacklist_failure_threshold: 1 } });
   await cluster.startWorker({ id: 'w1' });
   const sql = new Sql(cluster);
   for (const [text, pattern] of [

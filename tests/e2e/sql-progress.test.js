@@ -2,7 +2,7 @@
 // `capstan run` shows of a tree: a line per task, which stays.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, binary, command, quick, scenario, until } from './harness.js';
+import { assert, binary, command, lenient, scenario, until } from './harness.js';
 
 const ESC = '\u001b';
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
@@ -77,7 +77,7 @@ const staged = [
 scenario(
   'sql shows a bar for each stage with rows, rows/s and bytes shuffled while tasks run, and takes it away',
   async (world) => {
-    const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...quick, heartbeat_interval_ms: 100 } });
+    const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...lenient, heartbeat_interval_ms: 100 } });
     const query = await endless(world, cluster);
     const shown = terminal(world, cluster, ['sql', '--analyze', ...staged, query]);
     const line = await until('rows of a task that is not done are shown', () =>
@@ -104,7 +104,7 @@ scenario(
 );
 
 scenario('sql on a narrow terminal without colours, and on none', async (world) => {
-  const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...quick, heartbeat_interval_ms: 100 } });
+  const cluster = await world.cluster({ workers: 1, slots: 2, settings: { ...lenient, heartbeat_interval_ms: 100 } });
   const query = await endless(world, cluster);
   const narrow = terminal(world, cluster, ['sql', ...staged, '--id', 'narrow', query], {
     columns: 40,

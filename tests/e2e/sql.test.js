@@ -7,6 +7,7 @@ import { assertSameTable } from './sql-table.js';
 
 const tpch = () => dataOf('tpch', { scale: 0.05, row_group: 8192 });
 const ugly = () => dataOf('ugly', { rows: 6000 });
+const runsMax = 5; // workers race for tasks: a run in which one was always the first says nothing
 
 async function clusterWith(world, tables, options = {}) {
   const cluster = await world.cluster(options);
@@ -32,8 +33,9 @@ async function fetchedBetween(workers) {
   return sum;
 }
 
-// From the job's own events and tasks: tasks of one scan stage ran on two workers, and what a task has written on one of them
-// was read on the other. Else says what was not so. Scan stages are those that read no others, unless `isScan` tells.
+// From the job's own events and tasks: tasks of one scan stage ran on two workers, and an output of one of them that has rows,
+// for one without has some bytes, too, was read on the other. Else says what was not so. Scan stages are those that read no
+// others, unless `isScan` tells.
 async function whyNotDistributed(sql, id, isScan) {
   const done = await sql.completions(id);
   const stages = (await sql.stages(id)).filter(({ name }) => /^s\d+$/.test(name));
@@ -46,7 +48,7 @@ async function whyNotDistributed(sql, id, isScan) {
   }
   const isReadElsewhere = ({ stageId, worker }) =>
     stages.some(({ id: reader, parents }) => parents.includes(stageId) && [...workersOf(reader)].some((it) => it !== worker));
-  const crossing = (await sql.tasks(id)).filter(({ bytes }) => Number(bytes) > 0).filter(isReadElsewhere);
+  const crossing = (await sql.tasks(id)).filter(({ rows }) => Number(rows) > 0).filter(isReadElsewhere);
   return crossing.length > 0 ? '' : `no rows of one worker were read by another: ${JSON.stringify(done)}`;
 }
 
@@ -60,14 +62,18 @@ scenario(
     const queries = queriesOf('tpch');
     assert.equal(queries.length, 22);
     for (const { name, sql: text, isOrdered } of queries) {
-      const before = await fetchedBetween(workers); // nothing else runs
-      const id = await sql.submit(text, { options: forced });
-      const actual = await sql.table(id);
-      const after = await fetchedBetween(workers);
-      assert.ok(after.bytes > before.bytes, `${name}: bytes crossed between the workers`);
-      assert.ok(after.pieces > before.pieces, `${name}: it was measured how long that took`);
-      assertSameTable(actual, await expected.query(text), { ordered: isOrdered, what: name });
-      assert.equal(await whyNotDistributed(sql, id), '', name);
+      const wanted = await expected.query(text);
+      let why = 'it was not run';
+      for (let runs = 0; why && runs < runsMax; runs++) {
+        const before = await fetchedBetween(workers); // nothing else runs
+        const id = await sql.submit(text, { options: forced });
+        assertSameTable(await sql.table(id), wanted, { ordered: isOrdered, what: name });
+        const after = await fetchedBetween(workers);
+        why = await whyNotDistributed(sql, id);
+        assert.ok(why || after.bytes > before.bytes, `${name}: bytes crossed between the workers`);
+        assert.ok(why || after.pieces > before.pieces, `${name}: it was measured how long that took`);
+      }
+      assert.equal(why, '', name);
     }
     await nothingLeft(...workers);
   },
@@ -85,7 +91,6 @@ async function rangedStages(sql, text, options) {
 scenario(
   'the 22 queries of TPC-H, some by ranges of keys, give what DuckDB alone gives, on two workers',
   async (world) => {
-    const runsMax = 5; // workers race for tasks: a run in which one was always the first says nothing
     const expected = await reference();
     const { sql, workers } = await clusterWith(world, await tpch(), { store: 'postgres' });
     const ranged = [];
@@ -108,6 +113,78 @@ scenario(
     }
     assert.ok(ranged.length >= 4, `by ranges: ${ranged}`);
     await nothingLeft(...workers);
+  },
+);
+
+// Of the plan: whether a task that has a share of one table reads all of another for itself, and whether tables are read by
+// ranges of a key.
+async function habitsOf(sql, text, options) {
+  const [[, plan]] = await sql.rows(text, { options, explain: true });
+  const { stages } = JSON.parse(plan);
+  const scansOf = ({ what }) => what.match(/^ *scan .*/gm) ?? [];
+  const isWhole = (scan) => !scan.includes('; a range of ');
+  return {
+    replicated: stages.some((stage) => stage.splits?.length > 1 && scansOf(stage).filter(isWhole).length > 1),
+    ranged: stages.some((stage) => !scansOf(stage).every(isWhole)),
+  };
+}
+
+// Of the job: whether a stage with several tasks, which is not the only one beside the planning, has run on both workers, and
+// whether the last stages have become one task. Workers race for tasks: a run in which one was always the first is done again.
+async function runOf({ sql, workers }, { name, sql: text, isOrdered }, options, wanted) {
+  const seen = [];
+  while (seen.length < runsMax) {
+    const before = await fetchedBetween(workers); // nothing else runs
+    const id = await sql.submit(text, { options });
+    const actual = await sql.table(id);
+    const bytes = (await fetchedBetween(workers)).bytes - before.bytes;
+    assertSameTable(actual, wanted, { ordered: isOrdered, what: `${name} with ${JSON.stringify(options)}` });
+    const stages = (await sql.stages(id)).filter((stage) => stage.name !== 'plan');
+    const several = stages.filter(({ tasks }) => tasks > 1);
+    const tail = stages.at(-1)?.name === 'refine';
+    if (stages.length < 2 || several.length === 0) return { shared: false, tail };
+    const done = await sql.completions(id);
+    const workersOf = (stage) => new Set(done.filter(({ stageId }) => stageId === stage).map(({ worker }) => worker));
+    if (several.some((stage) => workersOf(stage.id).size > 1) && bytes > 0) return { shared: true, tail };
+    seen.push({ done, bytes });
+  }
+  return assert.fail(`${name}: one worker has done it all, or no bytes crossed: ${JSON.stringify(seen)}`);
+}
+
+// Nothing is forced; only the size below which a query is one task is out of the way. Then lines alone are so many that
+// several tasks share them, which 17 queries read; smaller tables are read by each of these tasks, and what is left at the
+// end is little. Orders are shared as well, by ranges, where they are more than may be sent to everybody.
+scenario(
+  'the 22 queries of TPC-H, cut as in a cluster that is in use, give what DuckDB alone gives, on two workers',
+  { ms: 120000 },
+  async (world) => {
+    const expected = await reference();
+    const cluster = await clusterWith(world, await tpch());
+    const ways = [
+      { options: { single_task_bytes: 0 }, bounds: { shared: 17, replicated: 9, tail: 11, ranged: 1 } },
+      {
+        options: { single_task_bytes: 0, broadcast_bytes: 1e6 },
+        bounds: { shared: 17, replicated: 7, tail: 10, ranged: 8 },
+      },
+    ];
+    const names = ways.map(() => ({ shared: [], replicated: [], tail: [], ranged: [] }));
+    for (const query of queriesOf('tpch')) {
+      const wanted = await expected.query(query.sql);
+      for (const [i, { options }] of ways.entries()) {
+        const facts = {
+          ...(await habitsOf(cluster.sql, query.sql, options)),
+          ...(await runOf(cluster, query, options, wanted)),
+        };
+        for (const [fact, isSo] of Object.entries(facts)) if (isSo) names[i][fact].push(query.name);
+      }
+    }
+    for (const [i, { options, bounds }] of ways.entries()) {
+      for (const [fact, least] of Object.entries(bounds)) {
+        const are = names[i][fact];
+        assert.ok(are.length >= least, `${fact} with ${JSON.stringify(options)}, at least ${least}: ${are}`);
+      }
+    }
+    await nothingLeft(...cluster.workers);
   },
 );
 

@@ -149,6 +149,18 @@ static void check_refined(const struct physical_plan *plan, struct arena *arena,
     }
 }
 
+/* A plan of a client is one of a planner of which more is wanted. */
+static void check_foreign(const uint8_t *bytes, size_t n, bool is_good)
+{
+    struct arena arena = {0};
+    struct physical_plan *plan = NULL;
+    struct buf errors = {0};
+    enum err err = physical_read_foreign((const char *)bytes, n, &arena, &plan, &errors, NULL);
+    must(err == ERR_OK ? is_good && errors.n == 0 : errors.n > 0);
+    buf_deinit(&errors);
+    arena_deinit(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     struct arena arena = {0};
@@ -169,6 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         must(lines <= LIMIT_PLAN_ERRORS);
         must(utf8_is_valid(errors.data, errors.n));
     }
+    check_foreign(bytes, n, plan != NULL);
     buf_deinit(&errors);
     arena_deinit(&arena);
     return 0;

@@ -24,3 +24,8 @@ SELECT o.name, (SELECT d.name FROM dims d WHERE d.k = o.k) FROM one o;
 -- name: casts-of-rows-that-are-left-out
 SELECT f.k, sum(CAST(d.name AS INTEGER)) FROM facts f JOIN (SELECT k, substr(name, 6) AS name FROM dims WHERE name LIKE 'name %') d
 ON f.k = d.k WHERE f.txt <> 'zürich' GROUP BY f.k;
+
+-- name: grouping-of-groups-that-become-the-same
+SELECT r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a'), count(*),
+grouping(r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a')) FROM region r0
+GROUP BY CUBE (r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a'));

@@ -708,3 +708,6 @@ SELECT n_name, sum(c_acctbal) * 100 / (SELECT sum(c_acctbal) FROM customer) FROM
 
 -- name: tpch-top-per-group
 SELECT * FROM (SELECT l_shipmode, l_orderkey, l_linenumber, l_extendedprice, rank() OVER (PARTITION BY l_shipmode ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber) AS r FROM lineitem) WHERE r <= 3;
+
+-- name: positional-join-of-files
+SELECT count(*), sum(a.big) FROM facts a POSITIONAL JOIN (SELECT id FROM facts) b WHERE a.id = b.id;

@@ -80,6 +80,7 @@ static void name_tables(void)
         {"orders", "orders-*.parquet", false},   {"lineitem", "lineitem-*.parquet", false},
         {"facts", "facts-*.parquet", true},      {"dims", "dims.parquet", true},
         {"none", "none.parquet", true},          {"one", "one.parquet", true},
+        {"drift", "drift-*.parquet", true},
     };
     struct planner_table *tables = arena_zalloc(&arena, ARRAY_LEN(names) * sizeof(*tables));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {

@@ -1,11 +1,17 @@
 /*
  * A plan and the files that it reads belong together, also if the files change while it is made. The operator of a custom(…)
  * is asked for its columns when what it reads has been planned, and before anybody looks at the files of the plan: it
- * changes them then.
+ * changes them then. And what is known of many files stays within bounds.
  */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "query/cut.h"
 #include "query/data.h"
 #include "query/operators.h"
@@ -153,4 +159,79 @@ TEST(files_that_come_while_a_query_is_planned_again_do_not_keep_it_from_being_pl
     now[1] = now[2]; /* gone */
     catalog.n_files = 2;
     CHECK(split_catalog_was_there(&before, &catalog, 11000));
+}
+
+/* Many files with an ascending column, old enough to be remembered. */
+#define FILES 300
+
+static const char *put_many(struct fixture *f)
+{
+    struct error e = {0};
+    const char *folder = arena_format(&f->arena, "%s/many", test_data()->ugly);
+    struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    CHECK_INT(mkdir(folder, 0777), 0);
+    for (uint32_t i = 0; i < FILES; i++) {
+        const char *path = arena_format(&f->arena, "%s/%03" PRIu32 ".parquet", folder, i);
+        const char *sql = arena_format(&f->arena, "COPY (SELECT %" PRIu32 " AS a FROM range(3)) TO '%s'", i, path);
+        CHECK_ERR(duck_run(f->connection, sql, &e), ERR_OK);
+        CHECK_INT(utimensat(AT_FDCWD, path, old, 0), 0);
+    }
+    return folder;
+}
+
+static void remove_many(struct fixture *f, const char *folder)
+{
+    for (uint32_t i = 0; i < FILES; i++) {
+        CHECK_INT(remove(arena_format(&f->arena, "%s/%03" PRIu32 ".parquet", folder, i)), 0);
+    }
+    CHECK_INT(rmdir(folder), 0);
+}
+
+/* Files are remembered when nothing of them, nor their place, has changed for two seconds. */
+static void wait_until_settled(const char *folder)
+{
+    struct stat st = {0};
+    CHECK_INT(stat(folder, &st), 0);
+    while (clock_wall_ms() < (int64_t)st.st_mtim.tv_sec * 1000 + 3100) {
+        poll(NULL, 0, 50);
+    }
+}
+
+/* Of how many files the values of row groups are known; all of the rest is known of each. */
+static uint32_t count_with_values(struct fixture *f, const char *folder)
+{
+    struct planner_request request = {.sql = arena_format(&f->arena, "SELECT sum(a) FROM '%s/*.parquet'", folder)};
+    struct query_planned planned;
+    struct error e = {0};
+    uint32_t n = 0;
+    CHECK_ERR(query_plan_files(f->planner, &request, &f->arena, &planned, &e), ERR_OK);
+    CHECK_UINT(planned.catalog->n_files, FILES);
+    for (uint32_t i = 0; i < planned.catalog->n_files; i++) {
+        const struct split_file *file = &planned.catalog->files[i];
+        const struct split_column *column = split_column_of(file, "a");
+        CHECK_UINT(file->rows, 3);
+        CHECK(column != NULL && column->least == i);
+        CHECK(column == NULL || column->first == NULL || (column->first[0] == i && column->last[0] == i));
+        n += column != NULL && column->first != NULL ? 1 : 0;
+    }
+    return n;
+}
+
+TEST(what_is_known_of_row_groups_is_bounded)
+{
+    struct fixture f = fixture_open();
+    const char *folder = put_many(&f);
+    wait_until_settled(folder);
+    CHECK_UINT(count_with_values(&f, folder), FILES);
+    CHECK_UINT(count_with_values(&f, folder), FILES); /* from the cache */
+    split_cache_bound(planner_cache(f.planner), 2 * 100);
+    CHECK_UINT(count_with_values(&f, folder), 100); /* likewise */
+    planner_close(f.planner);
+    struct error e = {0};
+    CHECK_ERR(planner_open(&f.planner, &e), ERR_OK);
+    split_cache_bound(planner_cache(f.planner), 2 * 100);
+    CHECK_UINT(count_with_values(&f, folder), 100); /* of files */
+    CHECK_UINT(count_with_values(&f, folder), 100);
+    remove_many(&f, folder);
+    fixture_close(&f);
 }

@@ -5,8 +5,9 @@
  * way to go on. So a query that shows a difference can be made smaller by making its decisions smaller, whatever the grammar
  * is (generator_shrink).
  *
- * Queries are such that the result does not hang on chance: a LIMIT comes with an order of all columns, aggregates that
- * depend on the order of rows have one.
+ * Queries are such that the result does not hang on chance: LIMIT and DISTINCT ON come with an order of all columns,
+ * aggregates and windows that depend on the order of rows have one that leaves nothing open, an ASOF join has one nearest
+ * row to find. Each table must have a column of whole numbers.
  *
  * Ownership: a zero-initialised `struct decisions` is valid and empty; decisions_deinit frees it. Threads: one at a time.
  */

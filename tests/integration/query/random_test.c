@@ -1,7 +1,7 @@
 /*
  * Random queries, cut and compared with one DuckDB. CAPSTAN_TEST_RANDOM says how many (500 if it is not set), and
- * CAPSTAN_TEST_SEED where to begin. A query that shows a difference is made smaller before it is printed; put it into
- * tests/data/sql/random.sql, so that it stays.
+ * CAPSTAN_TEST_SEED where to begin; CAPSTAN_TEST_VERBOSE=1 prints all of them, and why DuckDB refuses some. A query that
+ * shows a difference is made smaller before it is printed; put it into tests/data/sql/random.sql, so that it stays.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@ struct campaign {
     struct arena arena;
     struct schema schema;
     struct run_options options;
+    bool is_verbose;
     uint32_t n_refused; /* by DuckDB itself */
     uint32_t n_single;
     uint32_t n_ranged;
@@ -35,6 +36,7 @@ static struct campaign campaign_open(void)
 {
     struct campaign c = {.runner = {.tables = test_data()->tables, .n_tables = test_data()->n_tables}};
     struct error e = {0};
+    c.is_verbose = getenv("CAPSTAN_TEST_VERBOSE") != NULL;
     CHECK_ERR(runner_open(&c.runner, &e), ERR_OK);
     test_create_views(c.runner.connection);
     c.schema = schema_open(c.runner.connection, c.runner.tables, c.runner.n_tables);
@@ -47,7 +49,29 @@ static void campaign_close(struct campaign *c)
     runner_close(&c->runner);
 }
 
+static void say(const struct campaign *c, const char *how, const char *sql, const char *why)
+{
+    if (c->is_verbose) {
+        printf("%s: %s\n  %s\n", how, sql, why);
+    }
+}
+
 /* Whether the query, cut, gives something else than in one piece. What DuckDB refuses shows nothing. */
+/*
+ * The filter that a join makes while it runs DuckDB 1.5.6 cannot always apply to files whose columns are not in the same
+ * places: the query fails. So it is no difference if it fails in DuckDB alone as well.
+ */
+static bool fails_in_duckdb(struct campaign *c, const char *sql, const char *message)
+{
+    static const char reason[] = "Can't convert TableFilterType (BLOOM_FILTER) from global to local indexes";
+    struct table ignored = {0};
+    struct error e = {0};
+    bool is_known = strstr(message, reason) != NULL;
+    bool fails = is_known && run_plain(&c->runner, sql, &ignored, &e) != ERR_OK && strstr(e.message, reason) != NULL;
+    table_deinit(&ignored);
+    return fails;
+}
+
 static bool shows_difference(struct campaign *c, const char *sql, struct buf *difference)
 {
     struct table expected = {0};
@@ -57,11 +81,14 @@ static bool shows_difference(struct campaign *c, const char *sql, struct buf *di
     bool is_different = false;
     if (run_whole(&c->runner, sql, &expected, &e) != ERR_OK) {
         c->n_refused++;
+        say(c, "refused", sql, e.message);
     } else if (run_cut(&c->runner, sql, &c->options, &actual, &facts, &e) != ERR_OK) {
+        is_different = !fails_in_duckdb(c, sql, e.message);
         buf_text(difference, e.message);
-        is_different = true;
+        c->n_refused += is_different ? 0 : 1;
     } else {
         c->n_single += facts.is_single ? 1 : 0;
+        say(c, facts.is_single ? "one task" : "stages", sql, facts.reason);
         c->n_ranged += facts.n_ranged > 0 ? 1 : 0;
         c->n_rows += expected.n_rows > 0 ? 1 : 0;
         is_different = !table_equal(&expected, &actual, facts.is_ordered ? ORDER_MATTERS : ORDER_IS_FREE, difference);

@@ -35,6 +35,11 @@ void runner_close(struct runner *runner)
     *runner = (struct runner){0};
 }
 
+enum err run_plain(struct runner *runner, const char *sql, struct table *out, struct error *e)
+{
+    return table_append(out, runner->connection, sql, e);
+}
+
 /*
  * DuckDB 1.5.6 sometimes pushes the filter that a join makes while it runs through a TOP_N below it, which then finds other
  * rows: joins with a `... LIMIT 3` had 444 rows or none, from run to run. What is compared with must be right.

@@ -16,6 +16,19 @@
 #define QUERIES_DEFAULT 30
 #define FAILURES_MAX 5
 
+/* As in query/random_test.c: a filter that DuckDB 1.5.6 cannot apply to files whose columns are in different places. */
+static bool fails_in_duckdb(struct pair *pair, const char *sql, const char *message)
+{
+    static const char reason[] = "Can't convert TableFilterType (BLOOM_FILTER) from global to local indexes";
+    struct table ignored = {0};
+    struct error e = {0};
+    bool fails = strstr(message, reason) != NULL &&
+                 table_append(&ignored, pair->clusters[0].connection, sql, &e) != ERR_OK &&
+                 strstr(e.message, reason) != NULL;
+    table_deinit(&ignored);
+    return fails;
+}
+
 TEST(random_queries_give_the_same_over_workers_and_in_one_piece)
 {
     struct pair pair;
@@ -33,16 +46,17 @@ TEST(random_queries_give_the_same_over_workers_and_in_one_piece)
         struct buf why = {0};
         struct table expected = {0};
         struct error e = {0};
-        uint32_t n_stages = 0;
-        uint32_t way = (uint32_t)(seed % PAIR_WAYS);
+        struct pair_run run = {0};
+        const struct pair_way *way = pair_way_of((uint32_t)(seed % PAIR_WAYS));
         generate_query(&schema, seed, &decisions, &query);
         if (pair_whole(&pair, query.data, &expected, &sql, &e) == ERR_OK) { /* else DuckDB itself refuses it */
             n_run++;
-            if (!pair_compare(&pair, sql.data, way, &expected, ORDER_IS_FREE, &n_stages, &why)) {
-                print_error("seed %" PRIu64 ", %s: %s\n  %s\n", seed, pair_way_name(way), sql.data, why.data);
+            if (!pair_compare(&pair, sql.data, way, &expected, ORDER_IS_FREE, &run, &why) &&
+                !fails_in_duckdb(&pair, sql.data, why.data)) {
+                print_error("seed %" PRIu64 ", %s: %s\n  %s\n", seed, way->name, sql.data, why.data);
                 n_failed++;
             }
-            n_cut += n_stages > 1 ? 1 : 0;
+            n_cut += run.n_stages > 1 ? 1 : 0;
         }
         decisions_deinit(&decisions);
         table_deinit(&expected);
@@ -73,8 +87,8 @@ TEST(a_stage_whose_input_is_read_twice_is_run_with_its_rows_kept)
     CHECK_ERR(pair_whole(&pair, sql, &expected, &text, &e), ERR_OK);
     for (uint32_t way = 0; way < PAIR_WAYS; way++) {
         struct buf why = {0};
-        uint32_t n_stages = 0;
-        (void)pair_compare(&pair, text.data, way, &expected, ORDER_IS_FREE, &n_stages, &why);
+        struct pair_run run = {0};
+        (void)pair_compare(&pair, text.data, pair_way_of(way), &expected, ORDER_IS_FREE, &run, &why);
         CHECK_STR(why.n > 0 ? why.data : "", "");
         buf_deinit(&why);
     }

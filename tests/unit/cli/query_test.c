@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/analyze.h"
 #include "cli/query.h"
 
@@ -90,6 +91,61 @@ TEST(skew_is_the_slowest_task_by_the_median_one)
     CHECK_UINT(times.last_ms, 400);
     CHECK(stage_times_skew(&times) == 3); /* 50, 100, 100, 300 */
     stage_times_deinit(&times);
+}
+
+/* Stages of the same job: even, uneven and alone. The analysis is printed for people, or as JSON. */
+static void analyze_three(bool wants_json, struct buf *out)
+{
+    static const char plan[] = "{\"stages\":[{\"id\":0,\"output\":{\"exchange\":\"hash\"}},"
+                               "{\"id\":1,\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"gather\"}},"
+                               "{\"id\":2,\"inputs\":{\"a\":1},\"output\":{\"exchange\":\"result\"}}]}";
+    static const char *const names[] = {"s0", "s1", "s2"};
+    static const uint64_t took_ms[][3] = {{40, 40, 40}, {10, 205, 10}, {40, 0, 0}};
+    struct pb_stage_status stages[3];
+    struct pb_stage_status *pointers[3];
+    struct stage_times times[3] = {0};
+    struct pb_query_status status = CAPSTAN__V1__QUERY_STATUS__INIT;
+    struct error e = {0};
+    for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
+        stages[i] = (struct pb_stage_status)CAPSTAN__V1__STAGE_STATUS__INIT;
+        stages[i].name = (char *)names[i];
+        for (size_t k = 0; k < ARRAY_LEN(took_ms[i]) && took_ms[i][k] > 0; k++) {
+            struct pb_task_status one = task(1000, 1000 + took_ms[i][k]);
+            stage_times_add(&times[i], &one);
+            stages[i].tasks++;
+        }
+        pointers[i] = &stages[i];
+    }
+    status.query_id = (char *)"j";
+    status.stages = pointers;
+    status.n_stages = ARRAY_LEN(stages);
+    struct analysis analysis = {.status = &status, .times = times, .plan_json = plan, .n_plan = strlen(plan)};
+    CHECK_ERR(analyze_write(out, &analysis, wants_json, &e), ERR_OK);
+    for (size_t i = 0; i < ARRAY_LEN(times); i++) {
+        stage_times_deinit(&times[i]);
+    }
+}
+
+TEST(skew_is_printed_of_even_and_uneven_stages_and_not_of_a_task_alone)
+{
+    struct buf out = {0};
+    struct json *root = NULL;
+    analyze_three(false, &out);
+    CHECK_STR(out.data, "job j took 0 ms\n"
+                        "stage 2: 1 task, 0 rows, 0 B, 40 ms; result\n"
+                        "    a\n"
+                        "        stage 1: 3 tasks, 0 rows, 0 B, 205 ms, skew 20.5; gather\n"
+                        "            a\n"
+                        "                stage 0: 3 tasks, 0 rows, 0 B, 40 ms, skew 1.0; hash\n");
+    buf_reset(&out);
+    analyze_three(true, &out);
+    CHECK_ERR(json_parse(out.data, out.n, &root, NULL), ERR_OK);
+    const struct json *stages = json_get(root, "stages");
+    CHECK(json_number(json_get(json_at(stages, 0), "skew")) == 1);
+    CHECK(json_number(json_get(json_at(stages, 1), "skew")) == 20.5);
+    CHECK_INT(json_kind_of(json_get(json_at(stages, 2), "skew")), JSON_NULL);
+    json_free(root);
+    buf_deinit(&out);
 }
 
 static enum err analyze(const char *plan, struct buf *out, struct error *e)

@@ -441,6 +441,77 @@ TEST(wrong_placeholders_are_errors)
     buf_deinit(&sql);
 }
 
+/* What a client wrote is looked at more closely than what a planner did, and all of it at once. */
+TEST(a_plan_of_a_client_only_reads_and_has_right_placeholders)
+{
+    static const char text[] =
+        "{\"stages\":[{\"id\":0,\"sql\":\"DROP TABLE t\",\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":1,\"sql\":\"SELECT {{tusk}}\",\"inputs\":{\"a\":0},\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":2,\"sql\":\"CREATE TEMP VIEW v AS FROM b; FROM v\",\"inputs\":{\"b\":1},"
+        "\"output\":{\"exchange\":\"result\"}}]}";
+    struct reading planner = read_text(text);
+    CHECK_ERR(planner.err, ERR_OK);
+    reading_deinit(&planner);
+    struct reading r = {0};
+    CHECK_ERR(physical_read_foreign(text, strlen(text), &r.arena, &r.plan, &r.errors, &r.e), ERR_INVALID);
+    CHECK_STR(r.errors.data, "stage 0: \"sql\" must be one statement that only reads, such as SELECT; CREATE TEMP VIEW "
+                             "may stand before it\n"
+                             "stage 1: unknown placeholder {{tusk}}");
+    reading_deinit(&r);
+    static const char parts[] = "{\"stages\":[{\"id\":0,\"sql\":\"FROM {{split}}\",\"splits\":[{\"file\":\"a\"},"
+                                "{\"file\":\"b\",\"first_row\":0,\"last_row\":9}],"
+                                "\"output\":{\"exchange\":\"result\"}}]}";
+    r = (struct reading){0};
+    CHECK_ERR(physical_read_foreign(parts, strlen(parts), &r.arena, &r.plan, &r.errors, &r.e), ERR_INVALID);
+    CHECK(strstr(r.errors.data, "stage 0: ") == r.errors.data);
+    reading_deinit(&r);
+    r = (struct reading){0};
+    CHECK_ERR(physical_read_foreign(example, strlen(example), &r.arena, &r.plan, &r.errors, &r.e), ERR_OK);
+    reading_deinit(&r);
+}
+
+TEST(ranges_without_bounds_get_stages_that_find_them)
+{
+    struct reading r = read_text(
+        "{\"stages\":[{\"id\":7,\"sql\":\"SELECT k FROM read_parquet({{split}})\",\"splits\":[{\"file\":\"a\"},"
+        "{\"file\":\"b\"}],\"output\":{\"exchange\":\"range\",\"keys\":[\"k DESC\"],\"partitions\":3}},"
+        "{\"id\":2,\"inputs\":{\"m\":7},\"sql\":\"FROM m ORDER BY k DESC\",\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK_STR(r.e.message, "");
+    CHECK_UINT(r.plan->n_stages, 5);
+    static const struct {
+        uint32_t id;
+        uint32_t n_tasks;
+        enum exchange exchange;
+    } expected[] = {{8, 2, EXCHANGE_FORWARD},
+                    {9, 3, EXCHANGE_GATHER},
+                    {10, 1, EXCHANGE_BROADCAST},
+                    {7, 3, EXCHANGE_RANGE},
+                    {2, 3, EXCHANGE_RESULT}};
+    for (uint32_t i = 0; i < r.plan->n_stages; i++) {
+        CHECK_UINT(r.plan->stages[i].id, expected[i].id);
+        CHECK_UINT(physical_tasks(r.plan, i), expected[i].n_tasks);
+        CHECK_INT(r.plan->stages[i].output.exchange, expected[i].exchange);
+    }
+    check_task(
+        r.plan, 3, 0,
+        "SELECT *, CAST(len(list_filter((SELECT * FROM \"capstan_bounds\"), lambda capstan_bound: capstan_bound < "
+        "create_sort_key(k, 'DESC NULLS LAST', '', 'ASC NULLS LAST'))) AS INTEGER) AS capstan_partition FROM "
+        "(SELECT * FROM capstan_rows\n)");
+    static const char *const keys[] = {"a", "b asc", "c nulls first", "d DESC", "e DESC NULLS FIRST", "desc"};
+    struct buf sql = {0};
+    physical_write_sort_key(&sql, keys, ARRAY_LEN(keys));
+    CHECK_STR(sql.data,
+              "create_sort_key(a, 'ASC NULLS LAST', b, 'ASC NULLS LAST', c, 'ASC NULLS FIRST', d, 'DESC NULLS "
+              "LAST', e, 'DESC NULLS FIRST', desc, 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+    buf_deinit(&sql);
+    reading_deinit(&r);
+    r = read_text("{\"stages\":[{\"id\":4294967294,\"sql\":\"a\",\"output\":{\"exchange\":\"range\",\"keys\":[\"k\"],"
+                  "\"partitions\":3}},{\"id\":2,\"inputs\":{\"m\":4294967294},\"sql\":\"b\","
+                  "\"output\":{\"exchange\":\"result\"}}]}");
+    CHECK(strstr(r.errors.data, "each range exchange without \"bounds\" adds three stages") != NULL);
+    reading_deinit(&r);
+}
+
 TEST(each_exchange_has_its_column)
 {
     struct physical_stage stage;

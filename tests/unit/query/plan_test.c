@@ -228,9 +228,9 @@ TEST(volatile_functions_are_found_inside_of_others)
     call.as.function.name = "sin";
     CHECK(!expression_is_volatile(outer));
     struct plan_node *node = plan_project(&arena, plan_input(&arena, "m", &call.type, 1), &outer, 1);
-    CHECK(!plan_is_volatile(node));
+    CHECK(!plan_node_is_volatile(node));
     call.as.function.name = "uuid";
-    CHECK(plan_is_volatile(node));
+    CHECK(plan_node_is_volatile(node));
     done();
 }
 

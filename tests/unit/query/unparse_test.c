@@ -104,11 +104,11 @@ TEST(templates_put_arguments_into_sql)
     done();
 }
 
-TEST(a_scan_lists_its_files_and_casts_if_there_are_several)
+TEST(a_scan_lists_its_files_and_casts_its_columns)
 {
     const char *files[] = {"one.parquet", "it's.parquet"};
     CHECK_STR(sql_of(parquet(files, 1)),
-              "SELECT t0.\"b c\" AS c0, t0.file_index AS c1, CAST(NULL AS BOOLEAN) AS c2 FROM "
+              "SELECT CAST(t0.\"b c\" AS VARCHAR) AS c0, t0.file_index AS c1, CAST(NULL AS BOOLEAN) AS c2 FROM "
               "read_parquet(['one.parquet'], hive_partitioning = false) t0");
     CHECK_STR(sql_of(parquet(files, 2)),
               "SELECT CAST(t0.\"b c\" AS VARCHAR) AS c0, t0.file_index AS c1, CAST(NULL AS BOOLEAN) AS c2 FROM "
@@ -122,9 +122,10 @@ TEST(a_split_replaces_files_conditions_and_virtual_columns)
     struct plan_node *node = plan_node_copy(&arena, parquet(files, 1));
     node->as.scan->split = (struct scan_split){
         .files = "{{split}}", .where = "@.file_row_number BETWEEN {{first}} AND {{last}}", .file_index = "{{index}}"};
-    CHECK_STR(sql_of(node), "SELECT t0.\"b c\" AS c0, {{index}} AS c1, CAST(NULL AS BOOLEAN) AS c2 FROM "
-                            "read_parquet({{split}}, hive_partitioning = false) t0 "
-                            "WHERE t0.file_row_number BETWEEN {{first}} AND {{last}}");
+    CHECK_STR(sql_of(node),
+              "SELECT CAST(t0.\"b c\" AS VARCHAR) AS c0, {{index}} AS c1, CAST(NULL AS BOOLEAN) AS c2 FROM "
+              "read_parquet({{split}}, hive_partitioning = false) t0 "
+              "WHERE t0.file_row_number BETWEEN {{first}} AND {{last}}");
     done();
 }
 

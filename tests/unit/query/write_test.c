@@ -64,9 +64,9 @@ TEST(create_table_as_goes_to_the_warehouse)
 TEST(statements_that_read_are_let_through)
 {
     static const char *const statements[] = {
-        "DESCRIBE SELECT 1",         "SHOW TABLES",        "SUMMARIZE t",
-        "PIVOT t ON a USING sum(b)", "EXPLAIN SELECT 1",   "explain (format json) select 1",
-        "EXPLAIN ANALYZE FROM t",    " /* x */ (SELECT 1)"};
+        "DESCRIBE SELECT 1",         "SHOW TABLES",         "SUMMARIZE t",
+        "PIVOT t ON a USING sum(b)", "EXPLAIN SELECT 1",    "explain (format json) select 1",
+        "EXPLAIN ANALYZE FROM t",    " /* x */ (SELECT 1)", "WITH RECURSIVE a(i) USING KEY (i) AS (SELECT ')') FROM a"};
     for (size_t i = 0; i < ARRAY_LEN(statements); i++) {
         check_write(statements[i], (struct query_write){0});
     }
@@ -106,6 +106,8 @@ TEST(what_is_not_understood_is_refused_with_what_is)
         {"CREATE VIEW v AS SELECT 1", "this CREATE cannot be run"},
         {"INSERT INTO t VALUES (1)", "INSERT: statements of this kind cannot be run"},
         {"explain analyze copy t to '/x'", "copy: statements of this kind cannot be run"},
+        {"WITH a AS (SELECT 1), \"b c\"(x) AS NOT MATERIALIZED (SELECT 2) INSERT INTO t FROM a",
+         "INSERT: statements of this kind cannot be run"},
         {"EXPLAIN SELECT 1; DROP TABLE t", "one statement is expected, not several"},
         {"COPY t TO '/x.csv'; COPY t TO '/y.csv'", "one statement is expected, not several"},
     };
@@ -115,6 +117,37 @@ TEST(what_is_not_understood_is_refused_with_what_is)
         CHECK_ERR(r.err, ERR_INVALID);
         CHECK(r.write.sql == NULL);
         arena_deinit(&r.arena);
+    }
+}
+
+TEST(sql_only_reads_if_all_of_it_does)
+{
+    static const struct {
+        const char *sql;
+        bool only_reads;
+    } cases[] = {
+        {"SELECT ';' /* ; */; -- ;", true},
+        {"create or replace temp view \"a;b\" (x) as from 'f.parquet'; CREATE TEMPORARY VIEW c AS SELECT 1; FROM c",
+         true},
+        {"CREATE TEMP VIEW a AS SELECT 1", false},
+        {"CREATE TEMP VIEW a AS SELECT 1;", false},
+        {"CREATE VIEW a AS SELECT 1; FROM a", false},
+        {"CREATE OR TEMP VIEW a AS SELECT 1; FROM a", false},
+        {"CREATE TEMP TABLE a AS SELECT 1; FROM a", false},
+        {"CREATE TEMP VIEW a AS DELETE FROM t; FROM a", false},
+        {"CREATE TEMP VIEW a (x; DROP TABLE t) AS SELECT 1; FROM a", false},
+        {"SELECT 1; SELECT 2", false},
+        {"SET threads = 1; SELECT 2", false},
+        {"INSERT INTO t VALUES (1)", false},
+        {"ATTACH 'x'", false},
+        {"", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct arena arena = {0};
+        if (query_only_reads(cases[i].sql, &arena) != cases[i].only_reads) {
+            CHECK_STR(cases[i].sql, cases[i].only_reads ? "is to be taken" : "is to be refused");
+        }
+        arena_deinit(&arena);
     }
 }
 
