@@ -35,6 +35,7 @@ tools/setup.sh
 logs=build/test
 suite_seconds_max=3600 # ends what hangs; a slow machine takes a while
 lanes=4
+failure_pattern='^\[  FAILED  \] [a-z]|^not ok|^(FAIL|failed|FAILED)[: ]|: ended with status|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
 coverage_percent_min=90
 rm -rf "$logs"
 mkdir -p "$logs"
@@ -92,6 +93,22 @@ run() { # NAME: runs the suite's command, then shows what it printed and keeps i
         printf '\n== %s\n' "$name"
         cat "$log"
     ) 9>"$logs/output.lock"
+}
+
+# What went wrong, once more, at the end: the output of all suites is long.
+show_failures() { # NAME
+    if [ -s "$logs/$1.counts" ]; then
+        read -r _ suite_failed _ <"$logs/$1.counts"
+        [ "$suite_failed" -gt 0 ] || return 0
+    fi
+    echo "== failed in $1 (all of it: $logs/$1.log)"
+    touch "$logs/$1.log"
+    if ! grep -qE "$failure_pattern" "$logs/$1.log"; then
+        tail -n 20 "$logs/$1.log"
+    else
+        grep -E -B 8 -A 12 "$failure_pattern" "$logs/$1.log" | head -n 80
+    fi
+    echo
 }
 
 queue=
@@ -190,6 +207,11 @@ else
         suite_of tsan integration-exec-tsan env TSAN_OPTIONS=detect_deadlocks=0:ignore_noninstrumented_modules=1 \
             build/tsan/bin/integration-exec
     fi
+    # The services take too long for this: ./dev soak tsan.
+    for folder in rpc http worker; do
+        there_are tests/integration/"$folder"/*.c || continue
+        suite_of tsan "integration-$folder-tsan" "build/tsan/bin/integration-$folder"
+    done
     if there_are tests/docs/run.js; then
         suite_of release docs tools/docs.sh
     fi
@@ -223,11 +245,6 @@ else
             continue
         fi
         suite_of asan "integration-$folder" "build/asan/bin/integration-$folder"
-    done
-    # The services take too long for this: ./dev soak tsan.
-    for folder in rpc http worker; do
-        there_are tests/integration/"$folder"/*.c || continue
-        suite_of tsan "integration-$folder-tsan" "build/tsan/bin/integration-$folder"
     done
     for folder in tests/unit/*/; do
         folder=$(basename "$folder")
@@ -278,5 +295,8 @@ awk '
     { printf "%-28s %8d %8d %10.1f %10.1f\n", $1, $2, $3, $4 / 1000, $5 }' "$logs/table"
 printf '%-28s %8s %8s %10s\n' "all, $lanes at a time" '' '' "$((($(now_ms) - started_ms) / 1000))"
 echo
+for name in $queue; do
+    show_failures "$name"
+done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

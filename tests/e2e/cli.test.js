@@ -180,7 +180,7 @@ scenario('run prints results on stdout and progress on stderr; exit codes are 0,
   const ok = await cluster.cli(['run', good, '--param', 'word=hello']);
   assert.equal(ok.code, 0, ok.stderr);
   assert.equal(JSON.parse(ok.stdout).b.stdout, 'hello\n');
-  assert.match(ok.stderr, /^a: succeeded on w1 in \d+ ms$/m);
+  assert.match(ok.stderr, /^a: succeeded on w1 in [\d.]+ m?s$/m);
   assert.match(ok.stderr, /2 of 2 done/);
   const quiet = await cluster.cli(['run', good, '--param', 'word=x', '--quiet', '--json']);
   assert.deepEqual([quiet.code, quiet.stderr], [0, '']);
@@ -393,7 +393,10 @@ scenario('bench prints figures with their conditions', { ms: 120000 }, async (wo
 scenario('bench sql compares with DuckDB and says where the time went', { ms: 120000 }, async (world) => {
   const data = world.folder('tpch');
   const small = ['--scale', '0.02', '--repeat', '1', '--queries', '1,3', '--data', data, '--json'];
-  const forced = JSON.parse((await world.cli(['bench', 'sql', '--forced', ...small])).stdout);
+  const forced = await until('both workers take part', async () => {
+    const told = JSON.parse((await world.cli(['bench', 'sql', '--forced', ...small])).stdout);
+    return told.queries.every(({ workers }) => workers === 2) && told;
+  });
   has(forced, { ratio_geomean: 'number', queries: 'list', scale: 'number', load_before: 'number', engine: 'string' });
   assert.deepEqual(
     forced.queries.map((query) => query.name),
@@ -401,7 +404,7 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
   );
   for (const query of forced.queries) {
     has(query, { duckdb_ms: 'number', capstan_ms: 'number', stages: 'number', plan_ms: 'number', run_ms: 'number' });
-    assert.ok(query.stages > 1 && query.workers === 2, JSON.stringify(query));
+    assert.ok(query.stages > 1, JSON.stringify(query));
     assert.ok(query.moved_bytes > 0, JSON.stringify(query));
   }
   const single = JSON.parse((await world.cli(['bench', 'sql', '--single', ...small])).stdout);
@@ -416,13 +419,14 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
 });
 
 scenario('bench shuffle compares with Parquet files', { ms: 120000 }, async (world) => {
-  const figures = JSON.parse(
-    (await world.cli(['bench', 'shuffle', '--rows', '200000', '--repeat', '1', '--json'])).stdout,
-  );
+  const figures = await until('both workers take part', async () => {
+    const words = ['bench', 'shuffle', '--rows', '200000', '--repeat', '1', '--json'];
+    const told = JSON.parse((await world.cli(words)).stdout);
+    return told.shapes.every(({ workers }) => workers === 2) && told;
+  });
   has(figures, { mb_per_s: 'number', parquet_mb_per_s: 'number', ratio: 'number', rows: 'number' });
   assert.deepEqual(
     figures.shapes.map((shape) => shape.name),
     ['numbers', 'texts'],
   );
-  for (const shape of figures.shapes) assert.equal(shape.workers, 2);
 });

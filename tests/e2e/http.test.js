@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { tableFromIPC } from 'apache-arrow';
-import { assert, childrenOf, command, scenario, sleep, slowness, until } from './harness.js';
+import { assert, childrenOf, command, endStates, scenario, sleep, slowness, until } from './harness.js';
 
 const METRICS = [
   'capstan_tasks',
@@ -43,7 +43,11 @@ async function upWithHttp(world, args = []) {
   };
   const post = (path, body) =>
     call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
-  const ended = async (id) => (await call(`/v1/jobs/${id}?wait_ms=30000`)).json;
+  const ended = (id) =>
+    until(`${id} has ended`, async () => {
+      const { json } = await call(`/v1/jobs/${id}?wait_ms=30000`);
+      return endStates.has(json.state) && json;
+    });
   return { up, ready, base, call, post, ended };
 }
 

@@ -9,7 +9,7 @@
 import fs from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import Ajv from 'ajv/dist/2020.js';
-import { assert, Cluster, command, root, scenario, sleep, until } from './harness.js';
+import { assert, Cluster, command, endStates, root, scenario, sleep, until } from './harness.js';
 import { Exported } from './metrics.js';
 
 const TYPES = {
@@ -169,7 +169,8 @@ async function upWithHttp(world, args = []) {
 // with a task.
 async function richCluster(world) {
   const settings = {
-    ...{ heartbeat_interval_ms: 300, lease_ms: 1500, worker_liveness_timeout_ms: 2500, node_stale_ms: 1500, node_dead_ms: 6000 },
+    // A lease runs out before its worker is missed, so that both are counted.
+    ...{ heartbeat_interval_ms: 300, lease_ms: 4000, worker_liveness_timeout_ms: 6500, node_stale_ms: 4000, node_dead_ms: 8000 },
     ...{ retry_backoff_base_ms: 20, stuck_task_warn_ms: 1000 },
   };
   const cluster = new Cluster(world, { settings });
@@ -188,7 +189,11 @@ async function richCluster(world) {
   return { cluster, door, health };
 }
 
-const ended = async (door, job_id) => (await door.call('getJob', { path: { job_id }, query: { wait_ms: 30000 } })).json;
+const ended = (door, job_id) =>
+  until(`${job_id} has ended`, async () => {
+    const { json } = await door.call('getJob', { path: { job_id }, query: { wait_ms: 30000 } });
+    return endStates.has(json.state) && json;
+  });
 
 // A tree in which everything is said that can be.
 const everything = {

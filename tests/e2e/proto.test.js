@@ -103,8 +103,11 @@ class Calls {
     assert.match(error.details ?? String(error), pattern);
   }
 
-  async ended(query_id) {
-    return (await this.call('GetQueryStatus', { query_id, wait_ms: 30000 })).status;
+  ended(query_id) {
+    return until(`${query_id} has ended`, async () => {
+      const { status } = await this.call('GetQueryStatus', { query_id, wait_ms: 20000 });
+      return /_(SUCCEEDED|FAILED|CANCELED)$/.test(status.state) && status;
+    });
   }
 }
 
@@ -198,7 +201,7 @@ const CLIENTS = [
   }],
   ['GetQueryStatusRequest: query_id wait_ms', async (c) => {
     await c.refused('GetQueryStatus', { query_id: 'nobody' }, /there is no job 'nobody'/);
-    await c.call('SubmitTasks', { job_id: 'napping', tree_json: tree(sleep('a', 300)) });
+    await c.call('SubmitTasks', { job_id: 'napping', tree_json: tree(sleep('a', 3000)) });
     assert.notEqual((await c.call('GetQueryStatus', { query_id: 'napping' })).status.state, 'QUERY_STATE_SUCCEEDED');
     assert.equal((await c.ended('napping')).state, 'QUERY_STATE_SUCCEEDED');
   }],

@@ -1,4 +1,5 @@
 // The rules of docs/semantics.md, one by one, as clients and workers see them.
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
@@ -78,12 +79,12 @@ scenario('timeout_ms ends a command that ignores SIGTERM, with its children', as
   const file = path.join(world.folder(), 'pid');
   const script = `trap '' TERM; sleep 1000 & echo $! >${file}; while :; do sleep 0.1; done`;
   const { state, tasks } = await cluster.run([
-    command('stubborn', script, { timeout_ms: 2000, retry: { max_attempts: 1 } }),
+    command('stubborn', script, { timeout_ms: 4000, retry: { max_attempts: 1 } }),
   ]);
   assert.equal(state, 'failed');
-  assert.equal(tasks.stubborn.message.split('\n')[0].split(':')[0], 'timed out after 2000 ms');
+  assert.equal(tasks.stubborn.message.split('\n')[0].split(':')[0], 'timed out after 4000 ms');
   const took = tasks.stubborn.finished - tasks.stubborn.started;
-  assert.ok(took >= 2000, `${took} ms`);
+  assert.ok(took >= 4000, `${took} ms`);
   const pid = fs.readFileSync(file, 'utf8').trim();
   await until('the child has gone', () => !isAlive(pid));
 });
@@ -682,6 +683,12 @@ scenario(
 
 // ---- size ----
 
+// The answer may take longer than that to a small tree.
+async function submitLarge(cluster, tasks) {
+  const request = { job_id: randomUUID(), tree_json: Buffer.from(JSON.stringify({ tasks })) };
+  return (await cluster.client.call('SubmitTasks', request, { timeoutMs: 120000 })).job_id;
+}
+
 scenarioWithEachStore('a fan of 100,000 tasks', { ms: 120000 }, async (world, store) => {
   const cluster = await world.cluster({
     store,
@@ -690,7 +697,7 @@ scenarioWithEachStore('a fan of 100,000 tasks', { ms: 120000 }, async (world, st
   await cluster.startWorker({ id: 'w1', slots: 64 });
   await cluster.startWorker({ id: 'w2', slots: 64 });
   const started = Date.now();
-  const id = await cluster.submit({ tasks: fan(100000, 0) });
+  const id = await submitLarge(cluster, fan(100000, 0));
   const submitted = Date.now();
   assert.equal((await cluster.end(id)).state, 'succeeded');
   console.log(`fan of 100,000 (${store}): submit ${submitted - started} ms, all ${Date.now() - started} ms`);
@@ -706,7 +713,7 @@ scenarioWithEachStore('a chain of 100,000 tasks', { ms: 400000, if: isSoak }, as
   const chain = (n) =>
     Array.from({ length: n }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {}));
   const started = Date.now();
-  const id = await cluster.submit({ tasks: chain(100000) });
+  const id = await submitLarge(cluster, chain(100000));
   assert.equal((await cluster.end(id)).state, 'succeeded');
   console.log(`chain of 100,000 (${store}): ${Date.now() - started} ms`);
 });
@@ -722,7 +729,8 @@ scenario('a chain of 2,000 tasks', async (world) => {
 scenario('a chain of 100,000 is submitted and canceled in seconds', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
   const started = Date.now();
-  const id = await cluster.submit(
+  const id = await submitLarge(
+    cluster,
     Array.from({ length: 100000 }, (_, i) => sleep(`t${i}`, 0, i > 0 ? { depends_on: [`t${i - 1}`] } : {})),
   );
   await cluster.client.cancel(id);

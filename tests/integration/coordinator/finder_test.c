@@ -227,24 +227,30 @@ TEST(a_job_that_is_on_its_way_to_the_store_is_not_looked_for_before_it_is_there)
 /* While somebody looks for the id of a submit, the job that has its key ends and leaves the memory. */
 TEST(a_key_whose_job_left_the_memory_during_a_look_still_means_that_job)
 {
+    static const char *const firsts[ROUNDS] = {"first-1", "first-2", "first-3"};
+    static const char *const seconds[ROUNDS] = {"second-1", "second-2", "second-3"};
+    static const char *const keys[ROUNDS] = {"key-1", "key-2", "key-3"};
     struct world *w = world_open();
     struct coordinator *c = start(w, 60000, 0);
-    struct server_session lock;
-    struct pending first, cancel, second;
-    send_submit(c, &first, coordinator_sight(c), "first", "key");
-    CHECK(await(&first) && first.err == ERR_OK && !first.existed);
-    server_session_open(&lock, &w->server);
-    server_session_run(&lock, "BEGIN; LOCK TABLE capstan.jobs IN ACCESS EXCLUSIVE MODE");
-    send_submit(c, &second, (struct sight){0}, "second", "key");
-    CHECK(await_looking(w));
-    send_cancel(c, &cancel, "first");
-    while (client_knows(c, "first")) {
-        clocks_pause(1);
+    struct pending second = {.err = ERR_UNAVAILABLE};
+    for (int i = 0; i < ROUNDS && second.err == ERR_UNAVAILABLE; i++) {
+        struct server_session lock;
+        struct pending first, cancel;
+        send_submit(c, &first, coordinator_sight(c), firsts[i], keys[i]);
+        CHECK(await(&first) && first.err == ERR_OK && !first.existed);
+        server_session_open(&lock, &w->server);
+        server_session_run(&lock, "BEGIN; LOCK TABLE capstan.jobs IN ACCESS EXCLUSIVE MODE");
+        send_submit(c, &second, (struct sight){0}, seconds[i], keys[i]);
+        CHECK(await_looking(w));
+        send_cancel(c, &cancel, firsts[i]);
+        while (client_knows(c, firsts[i])) {
+            clocks_pause(1);
+        }
+        server_session_run(&lock, "COMMIT");
+        server_session_close(&lock);
+        CHECK(await(&cancel) && await(&second));
+        CHECK_INT(cancel.state, JOB_CANCELED);
     }
-    server_session_run(&lock, "COMMIT");
-    server_session_close(&lock);
-    CHECK(await(&cancel) && await(&second));
-    CHECK_INT(cancel.state, JOB_CANCELED);
     CHECK_ERR(second.err, ERR_OK);
     CHECK(second.existed);
     coordinator_stop(c);
@@ -280,20 +286,22 @@ TEST(a_look_of_a_term_that_is_over_brings_nothing_into_the_next)
 {
     struct world *w = world_open();
     struct coordinator *c = start_after_old(w, 10000);
-    struct server_session lock;
-    struct pending cancel;
-    server_session_open(&lock, &w->server);
-    server_session_run(&lock, "BEGIN; LOCK TABLE capstan.results IN ACCESS EXCLUSIVE MODE");
-    send_cancel(c, &cancel, "old");
-    CHECK(await_looking(w));
-    world_sql(w, "UPDATE capstan.cluster_leader SET epoch = epoch + 1, token = decode(repeat('01', 16), 'hex'), "
-                 "expires_at = clock_timestamp() + interval '200 ms'");
-    CHECK_ERR(client_data_set(c, "never", "s").err, ERR_PRECONDITION);
-    CHECK(await(&cancel)); /* it need not wait for the store */
+    struct pending cancel = {.err = ERR_UNAVAILABLE};
+    for (int i = 0; i < ROUNDS && cancel.err == ERR_UNAVAILABLE; i++) {
+        struct server_session lock;
+        server_session_open(&lock, &w->server);
+        server_session_run(&lock, "BEGIN; LOCK TABLE capstan.results IN ACCESS EXCLUSIVE MODE");
+        send_cancel(c, &cancel, "old");
+        CHECK(await_looking(w));
+        world_sql(w, "UPDATE capstan.cluster_leader SET epoch = epoch + 1, token = decode(repeat('01', 16), 'hex'), "
+                     "expires_at = clock_timestamp() + interval '200 ms'");
+        CHECK_ERR(client_data_set(c, "never", "s").err, ERR_PRECONDITION);
+        CHECK(await(&cancel)); /* it need not wait for the store */
+        CHECK(client_await_leader(c, WAIT_MS));
+        server_session_run(&lock, "COMMIT");
+        server_session_close(&lock);
+    }
     CHECK_ERR(cancel.err, ERR_PRECONDITION);
-    CHECK(client_await_leader(c, WAIT_MS));
-    server_session_run(&lock, "COMMIT");
-    server_session_close(&lock);
     CHECK_ERR(client_cancel(c, "nosuch").err, ERR_NOT_FOUND); /* its look comes after the end of the first one */
     CHECK(!client_knows(c, "old"));
     CHECK_INT(client_cancel(c, "old").state, JOB_CANCELED);

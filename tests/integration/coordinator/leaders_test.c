@@ -9,7 +9,9 @@
 #include "integration/coordinator/world.h"
 #include "integration/store/subject.h"
 
-#define TTL_MS 1500 /* on a busy machine nobody may lose it but by being frozen or killed */
+#define TTL_MS 4000       /* on a busy machine nobody may lose it but by being frozen or killed */
+#define LONG_TTL_MS 15000 /* here nobody waits for it to run out */
+#define ROUNDS 3
 
 static struct node *start(struct world *w, const char *name)
 {
@@ -104,8 +106,19 @@ TEST(a_leader_that_was_frozen_inside_a_transaction_is_got_rid_of)
     world_close(w);
 }
 
-/* The leader is frozen, and so is the network: what it had sent arrives when another one leads. */
-TEST(a_write_that_arrives_after_the_next_leader_was_elected_is_refused_by_the_database)
+static void await_renewal(struct world *w)
+{
+    const char *before = world_sql(w, "SELECT expires_at FROM capstan.cluster_leader");
+    CHECK(world_await(
+        w, 20000,
+        arena_format(&w->arena, "SELECT count(*) FROM capstan.cluster_leader WHERE expires_at > '%s'", before)));
+}
+
+/*
+ * The leader is frozen, and so is the network: what it had sent arrives when another one leads. False if the database had
+ * nothing to refuse: a renewal was under way first, and the write stood behind it, or it was not sent in time.
+ */
+static bool is_late_write_refused(void)
 {
     struct world *w = world_open();
     world_watch(w);
@@ -115,6 +128,7 @@ TEST(a_write_that_arrives_after_the_next_leader_was_elected_is_refused_by_the_da
     CHECK_ERR(node_submit(a, "before", 2).err, ERR_OK);
     CHECK(node_work(a));
     uint32_t refused = world_log_lines(w, "<node-a>", "CPFEN ERROR");
+    await_renewal(w); /* the next one is not due for a third of the lease */
     relay_freeze(&w->relay);
     node_send_poll(a, "delayed");
     clocks_pause(400); /* nobody can see that it is on its way */
@@ -127,18 +141,29 @@ TEST(a_write_that_arrives_after_the_next_leader_was_elected_is_refused_by_the_da
     CHECK_ERR(ledger_answer(w->ledger, "delayed", 20000), ERR_PRECONDITION);
     CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.task_leases"), 0);
     check_deposed(w, a, b);
-    CHECK_UINT(world_log_lines(w, "<node-a>", "CPFEN ERROR"), refused + 1);
+    refused = world_log_lines(w, "<node-a>", "CPFEN ERROR") - refused;
+    CHECK(refused <= 1);
     node_stop(a);
     node_stop(b);
     world_check(w);
     world_close(w);
+    return refused == 1;
+}
+
+TEST(a_write_that_arrives_after_the_next_leader_was_elected_is_refused_by_the_database)
+{
+    bool is_shown = false;
+    for (uint32_t i = 0; i < ROUNDS && !is_shown; i++) {
+        is_shown = is_late_write_refused();
+    }
+    CHECK(is_shown);
 }
 
 /* Frozen at any moment, with commands on their way, and both go on writing whenever they lead. */
 TEST(leaders_that_are_frozen_at_random_moments_never_write_in_each_others_term)
 {
     struct world *w = world_open();
-    uint32_t rounds = world_rounds(4);
+    uint32_t rounds = world_rounds(3);
     world_watch(w);
     for (uint32_t i = 0; i < 2; i++) {
         world_start(
@@ -166,6 +191,12 @@ TEST(leaders_that_are_frozen_at_random_moments_never_write_in_each_others_term)
 
 /* ---- elections ---- */
 
+/* Its owner is dead: nobody has to wait for it. */
+static void end_lease(struct world *w)
+{
+    world_sql(w, "UPDATE capstan.cluster_leader SET expires_at = clock_timestamp()");
+}
+
 TEST(of_five_coordinators_that_start_at_once_one_leads_and_another_when_it_dies)
 {
     static const char *const names[] = {"node-a", "node-b", "node-c", "node-d", "node-e"};
@@ -176,9 +207,9 @@ TEST(of_five_coordinators_that_start_at_once_one_leads_and_another_when_it_dies)
         char job_id[32];
         w->n_nodes = 0; /* those of the last round are gone */
         for (uint32_t i = 0; i < 5; i++) {
-            world_start(w, (struct node_options){.node_id = names[i], .leader_ttl_ms = TTL_MS});
+            world_start(w, (struct node_options){.node_id = names[i], .leader_ttl_ms = LONG_TTL_MS});
         }
-        struct node *first = node_await_one(w->nodes, 5, 20000);
+        struct node *first = node_await_one(w->nodes, 5, 30000);
         CHECK(first != NULL);
         uint64_t epoch = node_look(first).epoch;
         CHECK_UINT(epoch, 2 * round + 1);
@@ -190,7 +221,8 @@ TEST(of_five_coordinators_that_start_at_once_one_leads_and_another_when_it_dies)
             }
         }
         node_kill(first);
-        struct node *second = node_await_one(w->nodes, 5, 20000);
+        end_lease(w);
+        struct node *second = node_await_one(w->nodes, 5, 30000);
         CHECK(second != NULL);
         CHECK_UINT(node_look(second).epoch, epoch + 1);
         CHECK_INT(node_status(second, job_id).state, JOB_QUEUED);
@@ -199,6 +231,7 @@ TEST(of_five_coordinators_that_start_at_once_one_leads_and_another_when_it_dies)
         for (uint32_t i = 0; i < 5; i++) {
             node_kill(&w->nodes[i]);
         }
+        end_lease(w);
     }
     CHECK_INT(world_number(w, "SELECT count(DISTINCT epoch) FROM public.events"), 2 * rounds);
     CHECK_INT(world_number(w, "SELECT count(*) FROM capstan.jobs WHERE job_id = 'nowhere'"), 0);
@@ -211,11 +244,12 @@ TEST(of_five_coordinators_that_start_at_once_one_leads_and_another_when_it_dies)
 TEST(a_node_that_must_lead_gives_up_if_another_leads)
 {
     struct world *w = world_open();
-    struct node *a = start_leading(w, "node-a", false);
+    struct node *a = world_start(w, (struct node_options){.node_id = "node-a", .leader_ttl_ms = LONG_TTL_MS});
+    CHECK(node_await_leading(a, true, 20000));
     struct node *b =
-        world_start(w, (struct node_options){.node_id = "node-b", .leader_ttl_ms = TTL_MS, .must_lead = true});
-    while (!node_look(b).gave_up) {
-        clocks_pause(5);
+        world_start(w, (struct node_options){.node_id = "node-b", .leader_ttl_ms = LONG_TTL_MS, .must_lead = true});
+    for (int64_t until_ms = clocks_mono_ms() + 20000; !node_look(b).gave_up; clocks_pause(5)) {
+        CHECK(clocks_mono_ms() < until_ms);
     }
     CHECK_UINT(node_look(b).epoch, 0);
     CHECK(node_look(a).epoch > 0);
@@ -227,7 +261,7 @@ TEST(a_node_that_was_killed_while_it_led_waits_for_its_own_row_and_leads_again)
 {
     for (uint32_t must_lead = 0; must_lead < 2; must_lead++) {
         struct world *w = world_open();
-        struct node_options options = {.node_id = "node-a", .leader_ttl_ms = 1500, .must_lead = must_lead == 1};
+        struct node_options options = {.node_id = "node-a", .leader_ttl_ms = TTL_MS, .must_lead = must_lead == 1};
         struct node *first = world_start(w, options);
         CHECK(node_await_leading(first, true, 20000));
         CHECK_ERR(node_submit(first, "before", 1).err, ERR_OK);
@@ -264,19 +298,21 @@ TEST(a_node_that_must_lead_gives_up_if_another_of_its_name_leads)
 
 /* ---- one file ---- */
 
+#define FILE_TTL_MS 1500 /* nobody loses a file by being slow */
+
 static void sqlite_second_is_refused(struct subject *s)
 {
     struct ledger *ledger = ledger_new();
     struct node first, second;
     struct leader leader;
-    struct node_options options = {.url = s->url, .node_id = "n1", .leader_ttl_ms = TTL_MS};
+    struct node_options options = {.url = s->url, .node_id = "n1", .leader_ttl_ms = FILE_TTL_MS};
     struct store *store = subject_open(s);
     CHECK_OK(s, store_migrate(store, STORE_NEWEST, &s->e));
     node_start(&first, ledger, &options);
     CHECK(node_await_leading(&first, true, 20000));
     CHECK_ERR(node_submit(&first, "a", 1).err, ERR_OK);
     /* What a person gets to read. */
-    struct leader_claim claim = subject_claim("n3", TTL_MS);
+    struct leader_claim claim = subject_claim("n3", FILE_TTL_MS);
     CHECK_FAILS(s, store_lead(store, &claim, &s->arena, &leader, &s->e), ERR_BUSY);
     CHECK(strstr(s->e.message, "another coordinator uses this store") != NULL);
     CHECK(strstr(s->e.message, arena_format(&s->arena, "process %d", (int)first.pid)) != NULL);
@@ -284,7 +320,7 @@ static void sqlite_second_is_refused(struct subject *s)
     options.node_id = "n2";
     node_start(&second, ledger, &options);
     node_freeze(&first);
-    CHECK(!node_await_leading(&second, true, 2 * TTL_MS));
+    CHECK(!node_await_leading(&second, true, 2 * FILE_TTL_MS));
     CHECK_ERR(node_submit(&second, "b", 1).err, ERR_PRECONDITION);
     node_thaw(&first);
     CHECK(node_await_leading(&first, true, 20000));

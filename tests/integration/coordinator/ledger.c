@@ -16,6 +16,7 @@
 #define PAGE_JOBS 500
 #define TASKS_MAX CLIENT_TASKS_MAX /* of a job with inputs; others are not looked at here */
 #define RECENT 1024                /* jobs that were looked at and are not loaded again for the next fact about them */
+#define READS_MAX 3                /* of thousands of reads one may wait longer for a busy database than a store does */
 
 struct ledger *ledger_new(void)
 {
@@ -122,7 +123,11 @@ static void check_bytes(struct store *store, const struct seen *seen)
         digests[i] = seen->tasks[i].inputs;
         digests[seen->n_tasks + i] = seen->tasks[i].result;
     }
-    CHECK_ERR(store_payloads(store, seen->job_id, digests, 2 * seen->n_tasks, &arena, found, &e), ERR_OK);
+    enum err err = ERR_UNAVAILABLE;
+    for (int i = 0; i < READS_MAX && err == ERR_UNAVAILABLE; i++) {
+        err = store_payloads(store, seen->job_id, digests, 2 * seen->n_tasks, &arena, found, &e);
+    }
+    CHECK_ERR(err, ERR_OK);
     for (uint32_t i = 0; i < seen->n_tasks; i++) {
         const struct seen_task *task = &seen->tasks[i];
         struct content input = content_input(&arena, seen->job_id, i);
@@ -138,9 +143,12 @@ static void check_bytes(struct store *store, const struct seen *seen)
 static void check_job(struct store *store, const char *job_id, struct seen *seen)
 {
     struct error e = {0};
-    *seen = (struct seen){.n_tasks = 0};
-    snprintf(seen->job_id, sizeof seen->job_id, "%s", job_id);
-    enum err err = store_load_job(store, job_id, see_row, seen, &e);
+    enum err err = ERR_UNAVAILABLE;
+    for (int i = 0; i < READS_MAX && err == ERR_UNAVAILABLE; i++) {
+        *seen = (struct seen){.n_tasks = 0};
+        snprintf(seen->job_id, sizeof seen->job_id, "%s", job_id);
+        err = store_load_job(store, job_id, see_row, seen, &e);
+    }
     if (err != ERR_OK) {
         print_error("job %s: %s\n", job_id, e.message);
     }

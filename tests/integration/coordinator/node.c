@@ -363,6 +363,12 @@ static _Noreturn void run_process(const struct node *node, const struct node_opt
                                               .on_store = count_trouble,
                                               .on_prune = count_prune,
                                               .context = &process};
+    if (options->lease_ms > 0) {
+        coordinator.config.lease_ms = options->lease_ms;
+        coordinator.config.worker_liveness_timeout_ms = options->lease_ms;
+        coordinator.config.node_stale_ms = options->lease_ms;
+        coordinator.config.node_dead_ms = 2 * options->lease_ms;
+    }
     if (coordinator_start(&coordinator, &process.c, NULL) != ERR_OK) {
         _exit(2);
     }

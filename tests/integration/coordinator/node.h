@@ -26,6 +26,7 @@ struct node_options {
     const char *node_id;
     int64_t leader_ttl_ms;
     int64_t history_ttl_ms; /* 0: the coordinator's default */
+    int64_t lease_ms;       /* of a task, and for how long a worker may say nothing; 0: the coordinator's default */
     int64_t clock_shift_s;  /* how wrong its machine's date is */
     uint32_t n_clients;
     bool are_held; /* the clients wait for node_release */

@@ -18,7 +18,7 @@
 #include "rpc/rpc.h"
 #include "wire/message.h"
 
-#define SCRIPT_PATIENCE_MS 20000 /* how long a test waits for something that must happen */
+#define SCRIPT_PATIENCE_MS 60000 /* how long a test waits for something that must happen */
 
 struct script_task {
     uint32_t task;

@@ -1,4 +1,5 @@
 /* Registration, polls, execution, reports. */
+#include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -255,9 +256,11 @@ static bool await_unreported(struct worker *worker, uint32_t n)
 {
     int64_t until_ms = clock_mono_ms() + SCRIPT_PATIENCE_MS;
     struct worker_stats stats;
-    do {
+    worker_stats(worker, &stats);
+    while (stats.unreported != n && clock_mono_ms() < until_ms) {
+        poll(NULL, 0, 5); /* without it, the worker would wait for its own mutex */
         worker_stats(worker, &stats);
-    } while (stats.unreported != n && clock_mono_ms() < until_ms);
+    }
     return stats.unreported == n;
 }
 
