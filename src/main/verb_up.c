@@ -42,6 +42,7 @@ extern char **environ;
 #define MEMBERS_MAX 65
 #define ARGS_MAX 512
 #define NODE_BYTES_MAX 100
+#define PORTS_MAX 2 /* for gRPC and for HTTP */
 #define PROBE_MS 50
 #define STOP_MS 10000 /* for the coordinator, when the workers have gone */
 #define KILL_MS 3000  /* after the second signal */
@@ -52,7 +53,9 @@ struct up {
     struct cli *cli;
     const char *address; /* where clients of this machine connect */
     const char *listen;
-    const char *http;      /* NULL: none */
+    const char *http;     /* NULL: none */
+    int ports[PORTS_MAX]; /* sockets that keep what the coordinator listens on */
+    uint32_t n_ports;
     const char *advertise; /* where other machines find the coordinator; NULL: where it listens */
     const char *store;
     const char *data;
@@ -79,11 +82,13 @@ struct up {
 /* ---- addresses ---- */
 
 /*
- * Binds a socket to the address for a moment. Says which port it got: for port 0 one that is free now, which the
- * coordinator then keeps over its restarts. A port that is taken is found here, before anything is started: workers would
- * join whoever has it.
+ * Binds a socket to the address and keeps it, without listening: while it is there no other process is given the port, and
+ * the coordinator can listen on it, also when it is started again (both sockets have SO_REUSEADDR). Says which port it got,
+ * for port 0 one that is free. A port that is taken is found here, before anything is started: workers would join whoever
+ * has it.
  */
-static enum err try_to_bind(const char *host, const char *port, const char *flag, uint16_t *out_port, struct error *e)
+static enum err keep_port(struct up *up, const char *host, const char *port, const char *flag, uint16_t *out_port,
+                          struct error *e)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
@@ -96,18 +101,19 @@ static enum err try_to_bind(const char *host, const char *port, const char *flag
     }
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool good = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0 &&
-                getsockname(fd, (struct sockaddr *)&bound, &n) == 0;
+                bind(fd, found->ai_addr, found->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&bound, &n) == 0;
     int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
     freeaddrinfo(found);
     if (!good) {
+        if (fd >= 0) {
+            close(fd);
+        }
         error_set(e, ERR_UNAVAILABLE, "cannot listen on %s:%s: %s", host, port, strerror(error));
         error_hint(e, "choose another address with --%s, or stop what listens there", flag);
         return ERR_UNAVAILABLE;
     }
+    ASSERT(up->n_ports < PORTS_MAX);
+    up->ports[up->n_ports++] = fd;
     /* The port is at the same place in the addresses of both families. */
     *out_port = ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port);
     return ERR_OK;
@@ -144,7 +150,7 @@ static enum err choose_http(struct up *up, struct error *e)
         return ERR_OK;
     }
     const char *host = host_of(arena, http);
-    enum err err = try_to_bind(bare_host(arena, host), strrchr(http, ':') + 1, "http", &port, e);
+    enum err err = keep_port(up, bare_host(arena, host), strrchr(http, ':') + 1, "http", &port, e);
     if (err == ERR_OK) {
         up->http = arena_format(arena, "%s:%u", host, (unsigned)port);
     }
@@ -159,7 +165,7 @@ static enum err choose_addresses(struct up *up, struct error *e)
     const char *host = host_of(arena, listen);
     char *bare = bare_host(arena, host);
     uint16_t port = 0;
-    enum err err = try_to_bind(bare, colon + 1, "listen", &port, e);
+    enum err err = keep_port(up, bare, colon + 1, "listen", &port, e);
     if (err == ERR_OK) {
         err = choose_http(up, e);
     }
@@ -790,6 +796,9 @@ int verb_up(struct cli *cli)
     for (uint32_t i = 0; i < up.n_members; i++) {
         member_pass_on(&up.members[i], cli->has_colors_err);
         member_deinit(&up.members[i]);
+    }
+    for (uint32_t i = 0; i < up.n_ports; i++) {
+        close(up.ports[i]);
     }
     close(up.signals);
     if (up.left != NULL) {

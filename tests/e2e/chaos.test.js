@@ -21,6 +21,11 @@ import {
 const patient = { ...quick, max_task_attempts: 1000, blacklist_failure_threshold: 1000000, leader_ttl_ms: 1000 };
 // Here it is counted how often something ran, or who leads is known beforehand.
 const counted = { ...patient, ...lenient, leader_ttl_ms: 2000 };
+// The same with leases of another length.
+const countedWith = (lease_ms, more = {}) => ({
+  ...{ ...counted, lease_ms, worker_liveness_timeout_ms: lease_ms, node_stale_ms: lease_ms },
+  ...more,
+});
 
 // A folder in which each execution of a task leaves a line with its attempt's key.
 class Ledger {
@@ -73,12 +78,17 @@ scenarioWithEachStore(
     const ledger = new Ledger(world);
     const n = rounds(5);
     for (let round = 0; round < n; round++) {
-      const id = await cluster.submit(Array.from({ length: 12 }, (_, i) => ledger.task(`r${round}t${i}`, 30 + 10 * i)));
+      // Half of them are there until the victim is dead: as many as there are slots, so that every worker gets one.
+      const go = path.join(ledger.dir, `go-${round}`);
+      const id = await cluster.submit(
+        Array.from({ length: 12 }, (_, i) => ledger.task(`r${round}t${i}`, i % 2 === 0 ? 30 + 10 * i : go)),
+      );
       const victim = 'abc'[round % 3];
       await until('the victim works', async () =>
         Object.values(await cluster.tasks(id)).some(({ state, worker }) => state === 'running' && worker === victim),
       );
       await workers[victim].kill();
+      fs.writeFileSync(go, '');
       workers[victim] = await cluster.startWorker({ id: victim, slots: 2 });
       assert.equal((await cluster.end(id)).state, 'succeeded');
       ledger.check(await cluster.tasks(id));
@@ -128,7 +138,7 @@ for (const when of ['while the next attempt runs', 'after the next attempt has e
     `a worker that is frozen beyond its lease and woken ${when} is refused`,
     { ms: 120000 },
     async (world, store) => {
-      const cluster = await world.cluster({ store, settings: patient });
+      const cluster = await world.cluster({ store, settings: countedWith(3000, { heartbeat_interval_ms: 800 }) });
       const proxy = await world.proxy(cluster.address);
       const frozen = await cluster.startWorker({
         id: 'frozen',
@@ -160,7 +170,7 @@ for (const when of ['while the next attempt runs', 'after the next attempt has e
       await until('the first run has ended', () => fs.existsSync(`${dir}/ended-1`));
       const wake = async () => {
         proxy.heal();
-        proxy.delay(150);
+        proxy.delay(400); // A heartbeat is given up after its interval, 800 ms.
         frozen.signal('SIGCONT');
         await until('its report is refused', async () => (await refused()) > 0);
         proxy.heal();
@@ -248,7 +258,7 @@ scenario('a forged or late report moves nothing, whatever it says', async (world
 });
 
 scenarioWithEachStore('a worker that was silent for longer than its lease reports in vain', async (world, store) => {
-  const cluster = await world.cluster({ store, settings: patient });
+  const cluster = await world.cluster({ store, settings: countedWith(4000) });
   const who = (name) => ({ worker_id: name, incarnation: `${name}-1` });
   const register = (name) =>
     cluster.client.call('RegisterWorker', {
@@ -293,7 +303,8 @@ scenarioWithEachStore(
   { ms: 900000 },
   async (world, store) => {
     // Leases outlast all that is done to the workers here: only the coordinator is to blame for a second execution.
-    const settings = { ...patient, lease_ms: 15000, worker_liveness_timeout_ms: 15000, node_stale_ms: 15000, node_dead_ms: 60000 };
+    // Heartbeats are far apart: a worker that misses the answer to one gives up the connection, on which it is to report.
+    const settings = { ...countedWith(15000), heartbeat_interval_ms: 2000, node_dead_ms: 60000, leader_ttl_ms: 1000 };
     const cluster = await world.cluster({ store, settings });
     const proxy = await world.proxy(cluster.address);
     for (const id of ['a', 'b']) await cluster.startWorker({ id, slots: 3, join: proxy.address });
@@ -397,7 +408,7 @@ for (const how of ['killed', 'frozen']) {
       client: world.client(cluster.address),
     });
     let leader = member();
-    cluster.listen = '127.0.0.1:0';
+    cluster.listen = undefined; // elsewhere
     await cluster.startCoordinator({ leads: false });
     let standby = member();
     const join = `${leader.address},${standby.address}`;
@@ -492,7 +503,8 @@ scenarioWithEachStore(
 );
 
 scenario('nor does an exclusive task of a worker in JavaScript that is cut off', async (world) => {
-  const cluster = await world.cluster({ settings: patient });
+  const settings = countedWith(3000);
+  const cluster = await world.cluster({ settings });
   const proxy = await world.proxy(cluster.address);
   let isOver = false; // then nothing may keep this process
   world.atEnd(() => (isOver = true));
@@ -502,7 +514,7 @@ scenario('nor does an exclusive task of a worker in JavaScript that is cut off',
     runs[name].push(run);
     for (let n = 0; !isOver && !signal.aborted && (id === 'cut' || n < 5); n++) {
       await pause(20);
-      run.last = performance.now();
+      if (!signal.aborted) run.last = performance.now();
     }
     return id;
   };
@@ -512,7 +524,7 @@ scenario('nor does an exclusive task of a worker in JavaScript that is cut off',
   const id = await cluster.submit([task('plain'), task('alone', { exclusive: true })]);
   await until('both run', () => runs.plain.length === 1 && runs.alone.length === 1);
   // Beyond the lease that came with the task.
-  await until('they go on', () => runs.alone[0].last - runs.alone[0].from > 1.2 * patient.lease_ms);
+  await until('they go on', () => runs.alone[0].last - runs.alone[0].from > 1.2 * settings.lease_ms);
 
   await cluster.startJsWorker({ id: 'other', slots: 2, executors: { beat: beat('other') } });
   proxy.cut();
@@ -554,7 +566,7 @@ scenario('an exclusive command of a worker that is frozen is gone before another
 });
 
 scenario('an assignment that takes long to put together is not taken for lost', async (world) => {
-  const cluster = await world.cluster({ store: 'postgres', settings: patient });
+  const cluster = await world.cluster({ store: 'postgres', settings: countedWith(4000) });
   const id = await cluster.submit([sleep('t', 1)]);
   // The next one has nothing in its cache: what the task gets has to come from the database, which takes its time.
   await cluster.coordinator.kill();
@@ -562,16 +574,20 @@ scenario('an assignment that takes long to put together is not taken for lost', 
   const me = { worker_id: 'raw', incarnation: 'i1' };
   const call = (method, request) => cluster.client.call(method, { ...me, ...request });
   const table = "relation = 'capstan.payloads'::regclass";
+  // What a leader does of itself in that table, it has done when somebody has joined.
+  await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
   world.start('psql', 'psql', [
     cluster.store,
     '-c',
-    'begin; lock table capstan.payloads in access exclusive mode; select pg_sleep(2); commit',
+    'begin; lock table capstan.payloads in access exclusive mode; select pg_sleep(5); commit',
   ]);
-  await until('the table is locked', () =>
-    /1/.test(cluster.sql(`select count(*) from pg_locks where ${table} and granted and mode = 'AccessExclusiveLock'`)),
-  );
+  await until('the table is locked', async () => {
+    await call('Heartbeat');
+    return /1/.test(
+      cluster.sql(`select count(*) from pg_locks where ${table} and granted and mode = 'AccessExclusiveLock'`),
+    );
+  });
   let isBack = false;
-  await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
   const answer = call('GetTask', { capacity: 1, wait_ms: 100 }).finally(() => (isBack = true));
   // All this time, for longer than a lease, its heartbeats cannot name what it has not got.
   while (!isBack) {
@@ -609,7 +625,7 @@ scenarioWithEachStore(
   'a coordinator that is away for many leases finds its commands as it left them, and none ran twice',
   { ms: 300000 },
   async (world, store) => {
-    const settings = { ...counted, lease_ms: 3000, worker_liveness_timeout_ms: 3000, node_stale_ms: 3000 };
+    const settings = countedWith(3000);
     const cluster = await world.cluster({ store, workers: 2, settings: isSoak ? {} : settings });
     const ledger = new Ledger(world);
     const gate = path.join(world.folder(), 'go');

@@ -191,6 +191,23 @@ export const isAlive = (pid) => {
   }
 };
 
+// Below these the kernel gives ports to nobody who asks for just any.
+const portsMax = Number(fs.readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').trim().split(/\s+/)[0]);
+
+// A port that nobody listens on now, for a process that needs to know it before it starts, or that is started again. It is
+// below those that connections and port 0 get, so hardly anybody takes it meanwhile.
+export async function freePort() {
+  for (let tries = 0; tries < 100; tries++) {
+    const port = randomInt(Math.floor(portsMax / 2), portsMax);
+    const server = net.createServer();
+    const isFree = await new Promise((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '0.0.0.0', () => server.close(() => resolve(true)));
+    });
+    if (isFree) return port;
+  }
+  throw new Error(`no port below ${portsMax} is free`);
+}
+
 // The process ids of the children of a process.
 export const childrenOf = (pid) =>
   fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
@@ -315,6 +332,9 @@ export const command = (name, script, more = {}) => ({
 });
 export const sleep = (name, ms, more = {}) => ({ name, executor: 'sleep', inputs: { ms }, ...more });
 
+// The states that a job ends in.
+export const endStates = new Set(['succeeded', 'failed', 'canceled']);
+
 const lower = (state) => state.replace(/^(QUERY|TASK)_STATE_/, '').toLowerCase();
 
 export class Cluster {
@@ -330,7 +350,6 @@ export class Cluster {
     const { store = 'sqlite' } = options;
     const ways = { sqlite: () => `sqlite:${this.dir}/state.db`, postgres: () => postgresUrl(this.database) };
     this.store = ways[store]?.() ?? store;
-    this.listen = '127.0.0.1:0';
   }
 
   async start() {
@@ -343,6 +362,7 @@ export class Cluster {
 
   // Starts the coordinator, again at the same address if it ran before, and waits until it leads.
   async startCoordinator({ store = this.store, args = [], leads = true } = {}) {
+    this.listen ??= `127.0.0.1:${await freePort()}`;
     const settings = Object.entries(this.#options.settings ?? {}).flatMap(([name, value]) => [
       '--set',
       `${name}=${value}`,

@@ -1,23 +1,14 @@
 // The proxy of the Kubernetes manifests, with its real settings, in front of real coordinators: it follows the leader.
 import fs from 'node:fs';
 import https from 'node:https';
-import net from 'node:net';
 import { parseAllDocuments } from 'yaml';
-import { assert, freshDatabase, Process, scenario, until } from '../e2e/harness.js';
+import { assert, freePort, freshDatabase, Process, scenario, until } from '../e2e/harness.js';
 import { has, read, run } from './program.js';
 
 const settings = () =>
   parseAllDocuments(read('packaging/kubernetes/leader.yaml'))
     .map((document) => document.toJS())
     .find((object) => object.kind === 'ConfigMap').data['haproxy.cfg'];
-
-const freePort = () =>
-  new Promise((resolve) => {
-    const server = net.createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
 
 // Not everybody has its folder in the path.
 const haproxy = has('haproxy') ? 'haproxy' : '/usr/sbin/haproxy';
