@@ -23,8 +23,9 @@
 #define NOW_MS "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 #define EXPIRY(ttl) "clock_timestamp() + " ttl " * interval '1 millisecond'"
 
+/* Rounded up: for a part of a millisecond it is a leadership, too, which nobody else can claim. */
 static const char leader_sql[] = "SELECT epoch, token, node_id, address, "
-                                 "floor(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, " NOW_MS
+                                 "ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, " NOW_MS
                                  " FROM capstan.cluster_leader WHERE id = 1 AND token <> ''::bytea";
 
 static const char claim_sql[] =

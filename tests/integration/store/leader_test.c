@@ -263,6 +263,25 @@ CONTRACT(an_epoch_is_never_given_twice)
     }
 }
 
+/* Whoever asks in its last moments is told that somebody leads, or leads. */
+CONTRACT_OF_POSTGRES(a_leadership_is_one_up_to_its_end)
+{
+    struct store *store = subject_open(s);
+    CHECK_OK(s, store_migrate(store, STORE_NEWEST, &s->e));
+    for (int i = 0; i < 100; i++) {
+        struct leader leader = lead(s, store, "n", LONG_MS);
+        struct leader_claim claim = subject_claim("n", LONG_MS);
+        int64_t now_ms;
+        enum err err;
+        CHECK_OK(s, store_renew(store, &leader.fence, 2, &now_ms, &s->e));
+        do {
+            err = store_lead(store, &claim, &s->arena, &leader, &s->e);
+        } while (err == ERR_BUSY);
+        CHECK_ERR(err, ERR_OK);
+        CHECK_OK(s, store_resign(store, &leader.fence, &s->e));
+    }
+}
+
 static int try_to_lead(struct member *m)
 {
     struct leader leader;
