@@ -27,7 +27,7 @@
     X(kill_grace_ms, 5000, 0, 3600000, "from SIGTERM to SIGKILL for processes of a task that must stop; 0: 5000")      \
     X(single_task_bytes, 33554432, 0, 1099511627776, "a query that reads no more than this is one task")               \
     X(broadcast_bytes, 67108864, 0, 1099511627776,                                                                     \
-      "a side of a join up to this size is given to every task instead of being shuffled")                             \
+      "a side of a join up to this size, if it is small beside the other one, is given to every task instead of being shuffled") \
     X(partition_bytes, 67108864, 1024, 1099511627776, "how much one partition of a shuffle should have")               \
     X(shuffle_memory_bytes, 0, 0, 1099511627776,                                                                       \
       "rows that each worker keeps in memory for others; 0: a quarter of its memory")                                  \

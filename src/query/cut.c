@@ -117,7 +117,7 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->split_bytes = c->split_bytes > partition_bytes ? partition_bytes : c->split_bytes;
     c->split_bytes = c->split_bytes < 1 ? 1 : c->split_bytes;
     c->task_bytes_max = partition_bytes < UINT64_MAX / TASK_PARTITIONS ? TASK_PARTITIONS * partition_bytes : UINT64_MAX;
-    c->broadcast_bytes = options->broadcast_bytes == UINT64_MAX ? INFINITY : (double)options->broadcast_bytes;
+    c->broadcast_bytes = options->broadcast_bytes >= LIMIT_QUANTITY ? INFINITY : (double)options->broadcast_bytes;
 }
 
 /* As the plan says it: 0 is the usual size, which readers of earlier releases know as well. */

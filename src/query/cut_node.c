@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -162,6 +163,30 @@ struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes)
                                 .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
 }
 
+/*
+ * With union_by_name a column may be in some files only. A task can do with its own ones, if it is told of the others' columns
+ * (unparse_scan.c); not so if it has to do with what files are called, and if files differ in what is inside of a column.
+ */
+static bool may_share_by_name(struct cutter *c, const struct scan *scan)
+{
+    const bool *is_read = cut__columns_read(c, scan);
+    bool may = scan->mixed_column == NULL && scan->n_virtual_filters == 0 && !scan->has_file_row_number;
+    bool are_alike = true;
+    for (uint32_t i = 1; i < scan->n_files; i++) {
+        are_alike = are_alike && split_are_alike(c->options->catalog, scan->files[0], scan->files[i]);
+    }
+    for (uint32_t i = 0; i < scan->n_columns && may; i++) {
+        may = scan->columns[i].is_virtual == VIRTUAL_NONE || scan->columns[i].is_virtual == VIRTUAL_EMPTY;
+    }
+    for (uint32_t i = 0; i < scan->n_names && may; i++) {
+        const struct type *type = scan->types[i];
+        bool is_nested = type->child != NULL || type->n_fields > 0;
+        may = strcasecmp(scan->names[i], SCAN_BY_NAME_ROW) != 0 &&
+              (!is_read[i] || (type_has_sql(type) && (are_alike || !is_nested)));
+    }
+    return may;
+}
+
 static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     const struct scan *scan = node->as.scan;
@@ -178,7 +203,7 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
     if (scan->n_files == 0) {
         return error_set(c->e, ERR_PRECONDITION, "a scan has no files");
     }
-    if (scan->has_union_by_name) { /* a column may be in some files only, so all are needed to know the columns */
+    if (scan->has_union_by_name && !may_share_by_name(c, scan)) {
         replicated(node, (double)total.rows, out);
         out->spread = SPREAD_SINGLE;
         return ERR_OK;

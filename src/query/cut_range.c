@@ -328,39 +328,21 @@ static uint64_t n_tasks_of(const struct cutter *c, const struct ordered_scan *le
 
 /* ---- scans by ranges ---- */
 
-/* Another column than the key that is read anyway, a short one if there is one; n_names if there is none. */
-static uint32_t find_other(struct cutter *c, const struct ordered_scan *scan)
-{
-    const struct scan *of = scan->entry->scan;
-    const bool *is_read = cut__columns_read(c, of);
-    uint32_t found = of->n_names;
-    for (uint32_t i = 0; i < of->n_names; i++) {
-        bool is_text = of->types[i]->id == TYPE_VARCHAR || of->types[i]->id == TYPE_BLOB;
-        if (is_read[i] && i != scan->column && strpbrk(of->names[i], "@{}") == NULL &&
-            (found == of->n_names || !is_text)) {
-            found = i;
-        }
-    }
-    return found;
-}
-
 /*
- * DuckDB takes all conditions that a scan can check to leave a fifth of its rows together, and one that it has to check
- * behind it another fifth. So a range would make tables look smaller that have no other conditions, beside those that have,
- * and the wrong side of a join would be hashed. Those that have some get one more, which always holds, and is for two
- * columns, so that the scan cannot check it.
+ * DuckDB takes all conditions that a scan can check to leave a fifth of its rows together. So a range would make tables look
+ * smaller that have no other conditions, beside those that have, and the wrong side of a join would be hashed. Of those that
+ * have some, DuckDB is told to begin with a fifth of their rows.
  */
-static void write_balance(struct cutter *c, struct buf *sql, const struct ordered_scan *scan)
+#define CONDITIONS_LEAVE 5
+
+/* What DuckDB is to take for the number of rows before conditions; 0 for what it finds itself. */
+static uint64_t cardinality_of(const struct ordered_scan *scan)
 {
-    const struct scan *of = scan->entry->scan;
-    uint32_t other = of->n_filters > 0 ? find_other(c, scan) : of->n_names;
-    if (other < of->n_names) {
-        buf_text(sql, " AND hash(@.");
-        sql_write_name(sql, of->names[scan->column]);
-        buf_text(sql, ", @.");
-        sql_write_name(sql, of->names[other]);
-        buf_text(sql, ") >= 0");
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < scan->n; i++) {
+        rows += scan->pieces[i].rows;
     }
+    return scan->entry->scan->n_filters > 0 ? 1 + rows / CONDITIONS_LEAVE : 0;
 }
 
 static const struct range_rule right_rule = {.from = ">=", .to = "<"};
@@ -383,7 +365,6 @@ static const char *condition_of(struct cutter *c, const struct ordered_scan *sca
                type.data);
     buf_format(&sql, " AND ({{task}} = %" PRIu32 " OR @.%s %s CAST((%s)[{{task}} + 1] AS %s))", ranges->n - 1,
                name.data, rule->to, list.data, type.data);
-    write_balance(c, &sql, scan);
     const char *text = arena_strdup(c->arena, sql.data);
     buf_deinit(&sql);
     buf_deinit(&name);
@@ -431,11 +412,18 @@ static void split_by_ranges(struct cutter *c, const struct ordered_scan *scan, c
     mem_free(shares);
 }
 
+/* What people and DuckDB are told of it. */
+static void tell_range(const struct ordered_scan *scan)
+{
+    scan->entry->scan->split.range = scan->entry->scan->names[scan->column];
+    scan->entry->scan->split.cardinality = cardinality_of(scan);
+}
+
 static void lead(struct cutter *c, const struct ordered_scan *scan, const struct key_ranges *ranges)
 {
     split_by_ranges(c, scan, ranges);
     scan->entry->condition = condition_of(c, scan, ranges);
-    scan->entry->scan->split.range = scan->entry->scan->names[scan->column];
+    tell_range(scan);
 }
 
 static void follow(struct cutter *c, const struct ordered_scan *scan, const struct key_ranges *ranges)
@@ -443,7 +431,7 @@ static void follow(struct cutter *c, const struct ordered_scan *scan, const stru
     scan->entry->n_splits = 0;
     scan->entry->is_follower = true;
     scan->entry->scan->split.where = condition_of(c, scan, ranges);
-    scan->entry->scan->split.range = scan->entry->scan->names[scan->column];
+    tell_range(scan);
 }
 
 static bool may_lead(const struct cutter *c, const struct ordered_scan *scan, const struct key_ranges *ranges)

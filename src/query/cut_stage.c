@@ -61,9 +61,10 @@ static void add_scan(struct stage_parts *parts, const struct split_scan_entry *e
         entry->scan->split.from =
             arena_format(arena, "(SELECT * FROM %s WHERE {{rows%s:0}})", entry->scan->from, which);
     } else {
+        const char *row = entry->scan->has_union_by_name ? SCAN_BY_NAME_ROW : "file_row_number";
         entry->scan->split.files = arena_format(arena, "{{split%s}}", which);
         entry->scan->split.where =
-            entry->condition != NULL ? entry->condition : arena_format(arena, "{{rows%s:@.file_row_number}}", which);
+            entry->condition != NULL ? entry->condition : arena_format(arena, "{{rows%s:@.%s}}", which, row);
         entry->scan->split.file_index = arena_format(arena, "CAST({{file_index%s}} AS UBIGINT)", which);
     }
     stage->splits =

@@ -449,7 +449,11 @@ struct scan_split {
     const char *filename;   /* instead of the virtual column filename; NULL: as DuckDB says */
     const char *file_index; /* instead of the virtual column file_index */
     const char *range;      /* NULL, or the column of whose values a task reads a range, for people */
+    uint64_t cardinality;   /* what DuckDB is told to be the number of rows before conditions; 0: nothing */
 };
+
+/* What a task's share of a scan with union_by_name calls the number of a row in its file. */
+#define SCAN_BY_NAME_ROW "capstan_row"
 
 /* A file of CSV or JSON. */
 struct scan_file {

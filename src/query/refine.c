@@ -199,11 +199,11 @@ static bool *find_lasting(const struct physical_plan *plan, struct arena *arena)
     return is_lasting;
 }
 
-static bool will_be_empty(const struct physical_stage *stage, const struct stage_size *sizes, const bool *is_lasting)
+/* `is_empty`: by stage, of which it is known that they have no rows, and will have none if they are redone. */
+static bool will_be_empty(const struct physical_stage *stage, const bool *is_empty)
 {
     for (uint32_t i = 0; i < stage->n_empty_if; i++) {
-        uint32_t from = stage->inputs[stage->empty_if[i]].stage;
-        if (sizes[from].is_finished && sizes[from].rows == 0 && is_lasting[from]) {
+        if (is_empty[stage->inputs[stage->empty_if[i]].stage]) {
             return true;
         }
     }
@@ -351,11 +351,14 @@ struct physical_plan *query_refine(const struct physical_plan *plan, const struc
         return settled;
     }
     const bool *is_lasting = find_lasting(next, arena);
+    bool *is_empty = arena_zalloc(arena, next->n_stages * sizeof *is_empty);
     for (uint32_t i = 0; i < next->n_stages; i++) {
         if (is_settled(next, sizes, i)) {
+            is_empty[i] = sizes[i].is_finished && sizes[i].rows == 0 && is_lasting[i];
             continue;
         }
-        if (will_be_empty(&next->stages[i], sizes, is_lasting)) {
+        is_empty[i] = will_be_empty(&next->stages[i], is_empty);
+        if (is_empty[i]) {
             make_empty(next, i, arena);
         } else if (options->partition_bytes > 0) {
             group_partitions(next, sizes, i, options->partition_bytes, arena);

@@ -24,6 +24,16 @@ static void pass_on(const struct physical_stage *stage, bool is_in, bool *may_be
     }
 }
 
+/* One stage that is one task anyway has nothing to wait for. */
+static bool is_worth_it(const struct physical_plan *plan, const struct tail *tail)
+{
+    bool is_worth = tail->n > 1;
+    for (uint32_t i = 0; i < plan->n_stages && !is_worth; i++) {
+        is_worth = tail->is_in[i] && physical_tasks(plan, i) > 1;
+    }
+    return is_worth;
+}
+
 struct tail tail_find(const struct physical_plan *plan, struct arena *arena)
 {
     struct tail tail = {.is_in = arena_alloc(arena, plan->n_stages * sizeof *tail.is_in),
@@ -51,7 +61,7 @@ struct tail tail_find(const struct physical_plan *plan, struct arena *arena)
             tail.reads[tail.n_reads++] = i;
         }
     }
-    if (tail.n < 2 || tail.n_reads == 0) {
+    if (tail.n_reads == 0 || !is_worth_it(plan, &tail)) {
         memset(tail.is_in, false, plan->n_stages * sizeof *tail.is_in);
         tail.n = 0;
         tail.n_reads = 0;

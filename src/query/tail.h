@@ -23,7 +23,7 @@ struct tail {
     uint32_t n_reads; /* stages that it reads, in the order of the plan */
 };
 
-/* Of a plan that waits for its tail, or could. A tail of one stage is not worth it. */
+/* Of a plan that waits for its tail, or could. A tail that is one stage of one task is not worth it. */
 struct tail tail_find(const struct physical_plan *plan, struct arena *arena);
 
 /* The plan with the tail as one stage of one task; NULL if its SQL cannot be put together. */

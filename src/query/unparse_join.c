@@ -328,6 +328,67 @@ static bool write_correlated_in(struct unparser *u, struct buf *sql, const struc
     return is_written;
 }
 
+/* Whether the mark is true, by the least value (lo) and the greatest one (hi) among the rows with the same keys. */
+static void write_found(struct buf *sql, enum comparison comparison, const char *left, const char *group)
+{
+    bool is_below = comparison == COMPARE_LESS || comparison == COMPARE_LESS_OR_EQUAL;
+    bool is_above = comparison == COMPARE_GREATER || comparison == COMPARE_GREATER_OR_EQUAL;
+    if (is_below || is_above) {
+        buf_format(sql, "%s %s %s.%s", left, comparison_sql(comparison), group, is_below ? "hi" : "lo");
+    } else {
+        buf_format(sql, "%s <> %s.lo OR %s <> %s.hi", left, group, left, group);
+    }
+}
+
+/* The same with another comparison than an equality: x < ANY (…) is x < the greatest of them. */
+static bool write_correlated_any(struct unparser *u, struct buf *sql, const struct joined *joined,
+                                 const struct marks *marks)
+{
+    char compared[16];
+    char group[16];
+    struct buf left = {0};
+    unparse__alias(u, 'k', compared);
+    unparse__alias(u, 's', group);
+    bool is_written = add_compared(u, joined, marks, compared) &&
+                      unparse__expression(u, &left, marks->comparisons[0]->left, &joined->left_columns);
+    if (is_written) {
+        write_left(u, sql, joined);
+        buf_format(sql, "(CASE WHEN %s.n IS NULL THEN false WHEN ", group);
+        write_found(sql, marks->comparisons[0]->comparison, left.data, group);
+        buf_format(sql, " THEN true WHEN %s IS NULL OR %s.h THEN CAST(NULL AS BOOLEAN) ELSE false END)", left.data,
+                   group);
+        end_mark(u, sql, joined);
+        buf_text(sql, " LEFT JOIN (SELECT ");
+        write_key_names(sql, marks->n_keys);
+        buf_format(sql, ", count(*) AS n, bool_or(y IS NULL) AS h, min(y) AS lo, max(y) AS hi FROM %s GROUP BY ",
+                   compared);
+        write_key_names(sql, marks->n_keys);
+        buf_format(sql, ") %s ON ", group);
+        is_written = write_key_conditions(u, sql, joined, marks, group);
+    }
+    buf_deinit(&left);
+    return is_written;
+}
+
+static bool write_correlated(struct unparser *u, struct buf *sql, const struct joined *joined,
+                             const struct marks *marks)
+{
+    if (marks->n_comparisons > 1) {
+        return unparse__unsupported(u, "a correlated subquery with several comparisons");
+    }
+    if (!marks->has_only_equal_keys) {
+        return unparse__unsupported(u, "a correlated subquery that is not correlated by equality");
+    }
+    const struct join_condition *condition = marks->comparisons[0];
+    if (condition->comparison == COMPARE_EQUAL) {
+        return write_correlated_in(u, sql, joined, marks);
+    }
+    if (condition->right->type->child != NULL || condition->right->type->n_fields > 0) {
+        return unparse__unsupported(u, "a correlated subquery whose nested values are compared by order");
+    }
+    return write_correlated_any(u, sql, joined, marks);
+}
+
 static bool write_mark(struct unparser *u, struct buf *sql, const struct joined *joined)
 {
     struct marks marks;
@@ -343,10 +404,7 @@ static bool write_mark(struct unparser *u, struct buf *sql, const struct joined 
     if (marks.n_keys == 0) {
         return marks.n_comparisons == 1 ? write_any(u, sql, joined, &marks) : write_row_in(u, sql, joined, &marks);
     }
-    if (marks.n_comparisons == 1 && marks.has_only_equal_keys && marks.comparisons[0]->comparison == COMPARE_EQUAL) {
-        return write_correlated_in(u, sql, joined, &marks);
-    }
-    return unparse__unsupported(u, "a correlated subquery with several comparisons");
+    return write_correlated(u, sql, joined, &marks);
 }
 
 /* All joins. */

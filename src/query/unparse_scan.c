@@ -1,4 +1,5 @@
 /* unparse_scan.c - scans as SQL: the FROM item, its columns and its filters. */
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -67,13 +68,40 @@ static void write_parquet(struct buf *sql, const struct scan *scan)
     if (scan->has_hive_partitioning) {
         write_hive_types(sql, scan);
     }
+    if (scan->split.cardinality > 0) {
+        buf_format(sql, ", explicit_cardinality = %" PRIu64, scan->split.cardinality);
+    }
     buf_char(sql, ')');
+}
+
+/*
+ * Some files of a scan with union_by_name: together with no rows that have the columns of all files, since a column that is in
+ * none of these is NULL, and one that has a narrower type here is cast.
+ */
+static void write_share_by_name(struct buf *sql, const struct scan *scan)
+{
+    buf_text(sql, "(SELECT ");
+    for (uint32_t i = 0; i < scan->n_names; i++) {
+        if (type_has_sql(scan->types[i])) {
+            buf_text(sql, "CAST(NULL AS ");
+            type_write(sql, scan->types[i]);
+            buf_text(sql, ") AS ");
+            sql_write_name(sql, scan->names[i]);
+            buf_text(sql, ", ");
+        }
+    }
+    buf_text(sql, "CAST(NULL AS BIGINT) AS " SCAN_BY_NAME_ROW
+                  " WHERE false UNION ALL BY NAME SELECT *, files.file_row_number AS " SCAN_BY_NAME_ROW " FROM ");
+    write_parquet(sql, scan);
+    buf_text(sql, " files)");
 }
 
 static void write_from(struct buf *sql, const struct scan *scan, const char *alias)
 {
     if (scan->split.from != NULL) {
         buf_text(sql, scan->split.from);
+    } else if (scan->has_union_by_name && scan->split.files != NULL) {
+        write_share_by_name(sql, scan);
     } else if (scan->source == SCAN_PARQUET) {
         write_parquet(sql, scan);
     } else {

@@ -249,6 +249,62 @@ TEST(no_rows_by_chance_are_not_counted_on)
     arena_deinit(&f.arena);
 }
 
+/* What reads a stage that has just been found to be empty is empty as well. */
+TEST(emptiness_is_passed_on)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.plan->stages[2].choice.is_open = false;
+    f.sizes[0] = (struct stage_size){.is_finished = true};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(physical_tasks(next, 2), 1);
+    CHECK_UINT(physical_tasks(next, 3), 1);
+    f.plan->stages[3].n_empty_if = 0; /* it has rows for nothing, such as a count */
+    CHECK_UINT(physical_tasks(refine(&f, 0), 3), 4);
+    f.plan->stages[3].n_empty_if = 1;
+    f.plan->stages[0].is_deterministic = false;
+    CHECK_UINT(physical_tasks(refine(&f, 0), 3), 4);
+    arena_deinit(&f.arena);
+}
+
+/* A GROUP BY with nothing behind it: what is written decides how many tasks read it, and whether one does. */
+TEST(a_last_stage_of_several_tasks_waits_for_what_it_reads)
+{
+    static const char text[] =
+        "{\"stages\":["
+        "{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"splits\":[{\"file\":\"a\"}],"
+        "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+        "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"SELECT c0 FROM m GROUP BY c0\",\"empty_if\":[\"m\"],"
+        "\"output\":{\"exchange\":\"result\"}}],\"tail_bytes\":1000}";
+    static const uint64_t bytes[] = {3000000, 3000000, 1000, 1000};
+    struct fixture f = fixture_of(text);
+    CHECK(!physical_is_waiting(f.plan, 0));
+    CHECK(physical_is_waiting(f.plan, 1));
+    f.plan->first_job_stage = 1;
+    f.plan->stages[0].job_stage = 0;
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 9, .bytes = 1000};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(physical_tasks(next, 1), 1);
+    CHECK(next->stages[1].inputs[0].is_whole);
+    CHECK(!physical_is_waiting(next, 1));
+    f.sizes[0] = (struct stage_size){
+        .is_finished = true, .rows = 9, .bytes = 6002000, .n_partitions = 4, .partition_bytes = bytes};
+    next = refine(&f, PHYSICAL_PARTITION_BYTES);
+    CHECK_UINT(physical_tasks(next, 1), 3);
+    CHECK(!physical_is_waiting(next, 1));
+    arena_deinit(&f.arena);
+}
+
+/* One that is one task in any case has nothing to wait for. */
+TEST(a_last_stage_of_one_task_does_not_wait)
+{
+    struct fixture f = fixture_of(
+        "{\"stages\":[{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"splits\":[{\"file\":\"a\"}],\"output\":{\"exchange\":\"gather\"}},"
+        "{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"SELECT c0 FROM m\",\"output\":{\"exchange\":\"result\"}}],"
+        "\"tail_bytes\":1000}");
+    CHECK(!physical_is_waiting(f.plan, 1));
+    arena_deinit(&f.arena);
+}
+
 TEST(small_partitions_share_a_task)
 {
     struct fixture f = fixture_of(join_plan);
