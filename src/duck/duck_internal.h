@@ -73,6 +73,7 @@ void duckdb_copy_function_sink_set_error(duckdb_copy_function_sink_info info, co
     X(extract_statements)                                                                                              \
     X(extract_statements_error)                                                                                        \
     X(prepare_extracted_statement)                                                                                     \
+    X(prepared_statement_type)                                                                                         \
     X(destroy_extracted)                                                                                               \
     X(pending_prepared_streaming)                                                                                      \
     X(pending_error)                                                                                                   \
@@ -222,8 +223,34 @@ void duck__bools_in_array(const struct ArrowSchema *schema, struct ArrowArray *a
 bool duck__has_forms(const struct ArrowSchema *schema, bool is_shortened);
 void duck__refit_schema(struct ArrowSchema *schema, bool is_shortened);
 
-/* The same for an array; the schema is that which DuckDB has written. */
-void duck__refit_array(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened);
+/* The same for an array, which is the caller's also if this fails; the schema is that which DuckDB has written. */
+MUST_USE enum err duck__refit_array(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened,
+                                    struct error *e);
+
+/* How chunks of some columns become arrays (convert.c). */
+struct duck_shape {
+    struct ArrowSchema schema; /* as DuckDB has written it, but for BOOLEANs */
+    bool is_shortened;
+    bool has_bools;
+    bool has_forms; /* that are not wanted */
+    bool has_intervals;
+};
+
+MUST_USE enum err duck__shape_init(struct duck_shape *shape, struct duck_connection *connection,
+                                   duckdb_arrow_options arrow, duckdb_logical_type *types, const char *const *names,
+                                   idx_t n, bool is_shortened, struct error *e);
+void duck__shape_deinit(struct duck_shape *shape); /* also of one that is all zero */
+
+/* A chunk as an array, which is the caller's. ERR_INVALID if Arrow has nothing for one of its values. */
+MUST_USE enum err duck__convert(struct duck_connection *connection, duckdb_arrow_options arrow,
+                                const struct duck_shape *shape, duckdb_data_chunk chunk, struct ArrowArray *out,
+                                struct error *e);
+
+/* Says that values are too long for offsets of 32 bits. Returns ERR_INVALID. */
+enum err duck__refuse_long(struct error *e);
+
+/* What DuckDB has in one chunk at most, in words. */
+#define DUCK_ROWS_TEXT "2,048"
 
 /* The type of a field, if that is one that needs no asking. */
 bool duck__plain_type(const struct ArrowSchema *field, duckdb_logical_type *out);

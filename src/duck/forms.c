@@ -95,7 +95,7 @@ static const uint8_t *bytes_of(const struct ArrowArray *array, int64_t row, size
     return parts[0] <= VIEW_INLINE_MAX ? view + 4 : (const uint8_t *)array->buffers[2 + parts[2]] + parts[3];
 }
 
-static void unfold_views(struct ArrowArray *array, struct refitted *refitted)
+static enum err unfold_views(struct ArrowArray *array, struct refitted *refitted, struct error *e)
 {
     int64_t n = array->offset + array->length;
     const void **buffers = allocate(refitted, 3 * sizeof(void *));
@@ -106,7 +106,9 @@ static void unfold_views(struct ArrowArray *array, struct refitted *refitted)
     for (int64_t i = 0; i < n; i++) {
         (void)bytes_of(array, i, &n_bytes);
         total += n_bytes;
-        ASSERT(total <= INT32_MAX); /* of the few thousand rows of a chunk */
+        if (total > INT32_MAX) {
+            return duck__refuse_long(e);
+        }
         offsets[i + 1] = (int32_t)total;
     }
     uint8_t *bytes = allocate(refitted, total + 1);
@@ -121,20 +123,23 @@ static void unfold_views(struct ArrowArray *array, struct refitted *refitted)
     buffers[2] = bytes;
     array->buffers = buffers;
     array->n_buffers = 3;
+    return ERR_OK;
 }
 
-static void refit(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened,
-                  struct refitted *refitted)
+static enum err refit(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened,
+                      struct refitted *refitted, struct error *e)
 {
+    enum err err = ERR_OK;
     int64_t width = is_shortened ? 0 : short_bytes(schema->format);
     if (width > 0 && array->buffers[1] != NULL) {
         widen(array, width, refitted);
     } else if (is_view(schema->format)) {
-        unfold_views(array, refitted);
+        err = unfold_views(array, refitted, e);
     }
-    for (int64_t i = 0; i < schema->n_children; i++) {
-        refit(schema->children[i], array->children[i], is_shortened, refitted);
+    for (int64_t i = 0; i < schema->n_children && err == ERR_OK; i++) {
+        err = refit(schema->children[i], array->children[i], is_shortened, refitted, e);
     }
+    return err;
 }
 
 static void release(struct ArrowArray *array)
@@ -149,11 +154,13 @@ static void release(struct ArrowArray *array)
     array->release = NULL;
 }
 
-void duck__refit_array(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened)
+enum err duck__refit_array(const struct ArrowSchema *schema, struct ArrowArray *array, bool is_shortened,
+                           struct error *e)
 {
     struct refitted *refitted = mem_calloc(1, sizeof(*refitted));
     refitted->inner = *array;
-    refit(schema, array, is_shortened, refitted);
+    enum err err = refit(schema, array, is_shortened, refitted, e);
     array->release = release;
     array->private_data = refitted;
+    return err;
 }

@@ -41,9 +41,7 @@ struct pour {
     enum way *ways;
     idx_t n_rest; /* columns that are converted */
     duckdb_logical_type *rest_types;
-    struct ArrowSchema rest_schema;
-    bool has_bools;
-    bool has_forms;
+    struct duck_shape rest;
     struct ArrowArray *arrays; /* of the others */
     const void **buffers;      /* two for each */
     struct ArrowArray **children;
@@ -131,9 +129,8 @@ static enum err make_schemas(struct pour *pour, struct ArrowSchema *out, struct 
         }
     }
     if (err == ERR_OK && pour->n_rest > 0) {
-        err = duck__make_schema(pour->connection, pour->arrow, pour->rest_types, rest_names, pour->n_rest,
-                                &pour->rest_schema, &pour->has_bools, e);
-        pour->has_forms = err == ERR_OK && duck__has_forms(&pour->rest_schema, !pour->sink->is_long);
+        err = duck__shape_init(&pour->rest, pour->connection, pour->arrow, pour->rest_types, rest_names, pour->n_rest,
+                               !pour->sink->is_long, e);
     }
     mem_free((void *)rest_names);
     return err;
@@ -144,9 +141,7 @@ static void forget_columns(struct pour *pour)
     for (idx_t i = 0; i < pour->n; i++) {
         duck__api.destroy_logical_type(&pour->types[i]);
     }
-    if (pour->rest_schema.release != NULL) {
-        pour->rest_schema.release(&pour->rest_schema);
-    }
+    duck__shape_deinit(&pour->rest);
     mem_free(pour->types);
     mem_free(pour->ways);
     mem_free(pour->rest_types);
@@ -218,14 +213,8 @@ static enum err convert_rest(struct pour *pour, duckdb_data_chunk chunk, struct 
         }
     }
     duck__api.data_chunk_set_size(rest, duck__api.data_chunk_get_size(chunk));
-    enum err err = duck__take_error(pour->connection, duck__api.data_chunk_to_arrow(pour->arrow, rest, out), e);
+    enum err err = duck__convert(pour->connection, pour->arrow, &pour->rest, rest, out, e);
     duck__api.destroy_data_chunk(&rest);
-    if (err == ERR_OK && pour->has_bools) {
-        duck__bools_in_array(&pour->rest_schema, out);
-    }
-    if (err == ERR_OK && pour->has_forms) {
-        duck__refit_array(&pour->rest_schema, out, !pour->sink->is_long);
-    }
     return err;
 }
 

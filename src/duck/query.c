@@ -20,10 +20,8 @@ struct duck_result {
     bool has_result;
     bool is_ended; /* DuckDB takes it amiss to be asked again after the end */
     duckdb_arrow_options arrow;
-    struct ArrowSchema schema; /* of the arrays that are handed out; to be read by those with BOOLEANs in them */
-    bool has_schema;
-    bool has_bools;
-    bool has_forms; /* that are not wanted */
+    struct duck_shape shape; /* of the arrays that are handed out */
+    bool has_shape;
     bool is_shortened;
 };
 
@@ -46,12 +44,22 @@ static enum err bind_args(duckdb_prepared_statement statement, const struct duck
     return ERR_OK;
 }
 
+/* Whoever looked at the SQL before may have parted it into statements in another way; this is how DuckDB does it. */
+static bool may_run(duckdb_prepared_statement statement, bool is_last)
+{
+    duckdb_statement_type type = duck__api.prepared_statement_type(statement);
+    if (!is_last) {
+        return type == DUCKDB_STATEMENT_TYPE_CREATE; /* of temporary views, and of the types that a PIVOT needs */
+    }
+    return type == DUCKDB_STATEMENT_TYPE_SELECT || type == DUCKDB_STATEMENT_TYPE_EXPLAIN;
+}
+
 /*
  * Prepares the last statement, after running those before it. There is more than one even where the user wrote one: PIVOT
  * makes a type first.
  */
-static enum err prepare(struct duck_connection *connection, const char *sql, duckdb_prepared_statement *out,
-                        struct error *e)
+static enum err prepare(struct duck_connection *connection, const char *sql, bool only_reads,
+                        duckdb_prepared_statement *out, struct error *e)
 {
     duckdb_extracted_statements statements = NULL;
     idx_t n = duck__api.extract_statements(connection->connection, sql, &statements);
@@ -66,6 +74,8 @@ static enum err prepare(struct duck_connection *connection, const char *sql, duc
         duck__api.destroy_prepare(out);
         if (duck__api.prepare_extracted_statement(connection->connection, statements, i, out) != DuckDBSuccess) {
             err = duck__fail(connection, e, duck__api.prepare_error(*out));
+        } else if (only_reads && !may_run(*out, i + 1 == n)) {
+            err = error_set(e, ERR_INVALID, "statement %" PRIu64 " of the SQL does not only read", (uint64_t)i + 1);
         } else if (i + 1 < n) {
             if (duck__api.execute_prepared(*out, &result) != DuckDBSuccess) {
                 err = duck__fail(connection, e, duck__api.result_error(&result));
@@ -77,13 +87,13 @@ static enum err prepare(struct duck_connection *connection, const char *sql, duc
     return err;
 }
 
-static enum err start(struct duck_connection *connection, const char *sql, const struct duck_text *args,
-                      uint32_t n_args, struct duck_result *result, struct error *e)
+static enum err start(struct duck_connection *connection, const char *sql, bool only_reads,
+                      const struct duck_text *args, uint32_t n_args, struct duck_result *result, struct error *e)
 {
     duckdb_pending_result pending = NULL;
     duck__begin(connection);
     result->connection = connection;
-    enum err err = prepare(connection, sql, &result->statement, e);
+    enum err err = prepare(connection, sql, only_reads, &result->statement, e);
     if (err == ERR_OK) {
         err = bind_args(result->statement, args, n_args, e);
     }
@@ -277,7 +287,8 @@ enum err duck_rows(struct duck_connection *connection, const char *sql, const st
     struct duck_result result = {0};
     struct reader reader = {.row = row, .context = context};
     bool is_plain = n_args == 0 && is_one_statement(connection, sql);
-    enum err err = is_plain ? run(connection, sql, &result, e) : start(connection, sql, args, n_args, &result, e);
+    enum err err =
+        is_plain ? run(connection, sql, &result, e) : start(connection, sql, false, args, n_args, &result, e);
     if (err == ERR_OK) {
         err = read_all(&reader, &result, e);
     }
@@ -293,7 +304,7 @@ enum err duck_rows(struct duck_connection *connection, const char *sql, const st
 enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out, struct error *e)
 {
     struct duck_result *result = mem_calloc(1, sizeof(*result));
-    enum err err = start(connection, sql, NULL, 0, result, e);
+    enum err err = start(connection, sql, true, NULL, 0, result, e);
     if (err != ERR_OK) {
         duck_result_close(result);
         return err;
@@ -308,9 +319,7 @@ void duck_result_close(struct duck_result *result)
     if (result == NULL) {
         return;
     }
-    if (result->schema.release != NULL) {
-        result->schema.release(&result->schema);
-    }
+    duck__shape_deinit(&result->shape);
     finish(result);
     mem_free(result);
 }
@@ -357,7 +366,7 @@ enum err duck__make_schema(struct duck_connection *connection, duckdb_arrow_opti
     return err;
 }
 
-static enum err make_schema(struct duck_result *result, struct ArrowSchema *out, bool *out_has_bools, struct error *e)
+static enum err make_shape(struct duck_result *result, struct duck_shape *out, struct error *e)
 {
     idx_t n = duck__api.column_count(&result->result);
     duckdb_logical_type *types = mem_calloc(n, sizeof(duckdb_logical_type));
@@ -366,7 +375,7 @@ static enum err make_schema(struct duck_result *result, struct ArrowSchema *out,
         types[i] = duck__api.column_logical_type(&result->result, i);
         names[i] = duck__api.column_name(&result->result, i);
     }
-    enum err err = duck__make_schema(result->connection, result->arrow, types, names, n, out, out_has_bools, e);
+    enum err err = duck__shape_init(out, result->connection, result->arrow, types, names, n, result->is_shortened, e);
     for (idx_t i = 0; i < n; i++) {
         duck__api.destroy_logical_type(&types[i]);
     }
@@ -377,30 +386,11 @@ static enum err make_schema(struct duck_result *result, struct ArrowSchema *out,
 
 enum err duck_result_schema(struct duck_result *result, struct ArrowSchema *out_schema, struct error *e)
 {
-    bool has_bools = false;
-    struct ArrowSchema schema = {0};
-    enum err err = make_schema(result, &schema, &has_bools, e);
+    struct duck_shape shape = {0};
+    enum err err = make_shape(result, &shape, e);
     if (err == ERR_OK) {
-        duck__refit_schema(&schema, result->is_shortened);
-        *out_schema = schema;
-    }
-    return err;
-}
-
-/* Puts BOOLEANs and the rest right. The schema is needed to find them, and made at the first array. */
-static enum err put_right(struct duck_result *result, struct ArrowArray *array, struct error *e)
-{
-    enum err err = ERR_OK;
-    if (!result->has_schema) {
-        err = make_schema(result, &result->schema, &result->has_bools, e);
-        result->has_schema = err == ERR_OK;
-        result->has_forms = err == ERR_OK && duck__has_forms(&result->schema, result->is_shortened);
-    }
-    if (err == ERR_OK && result->has_bools) {
-        duck__bools_in_array(&result->schema, array);
-    }
-    if (err == ERR_OK && result->has_forms) {
-        duck__refit_array(&result->schema, array, result->is_shortened);
+        duck__refit_schema(&shape.schema, result->is_shortened);
+        *out_schema = shape.schema;
     }
     return err;
 }
@@ -409,21 +399,17 @@ enum err duck_result_next(struct duck_result *result, struct ArrowArray *out_arr
 {
     duckdb_data_chunk chunk = NULL;
     enum err err = fetch(result, &chunk, e);
-    if (err != ERR_OK) {
+    if (err != ERR_OK || chunk == NULL) {
+        *out_array = err == ERR_OK ? (struct ArrowArray){0} : *out_array;
         return err;
     }
-    struct ArrowArray array = {0};
-    if (chunk != NULL) {
-        err = duck__take_error(result->connection, duck__api.data_chunk_to_arrow(result->arrow, chunk, &array), e);
-        duck__api.destroy_data_chunk(&chunk);
-    }
-    if (err == ERR_OK && array.release != NULL) {
-        err = put_right(result, &array, e);
+    if (!result->has_shape) {
+        err = make_shape(result, &result->shape, e);
+        result->has_shape = err == ERR_OK;
     }
     if (err == ERR_OK) {
-        *out_array = array;
-    } else if (array.release != NULL) {
-        array.release(&array);
+        err = duck__convert(result->connection, result->arrow, &result->shape, chunk, out_array, e);
     }
+    duck__api.destroy_data_chunk(&chunk);
     return err;
 }

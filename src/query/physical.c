@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "query/physical_internal.h"
 #include "query/plan.h"
+#include "query/sql_text.h"
 #include "query/tail.h"
 
 static const char *const exchange_names[N_EXCHANGES] = {
@@ -179,6 +180,28 @@ size_t physical_trimmed(const char *sql)
         n--;
     }
     return n;
+}
+
+bool physical__is_one(const char *sql)
+{
+    return physical_last_statement(sql) == 0;
+}
+
+void physical__write_nested(struct buf *out, const char *sql)
+{
+    size_t end = 0;
+    bool is_after_word = false;
+    for (size_t i = 0; sql[i] != '\0';) {
+        size_t n = sql_quoted_bytes(sql + i, is_after_word);
+        bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
+        bool is_space = n == 0 && (isspace((unsigned char)sql[i]) || sql[i] == ';');
+        is_after_word = n == 0 && sql_is_word(sql[i]);
+        i += n > 0 ? n : 1;
+        end = is_comment || is_space ? end : i;
+    }
+    buf_char(out, '(');
+    buf_append(out, sql, end);
+    buf_char(out, ')');
 }
 
 uint32_t physical_read_names(const char *sql, struct arena *arena, const char *const **out)

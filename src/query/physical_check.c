@@ -4,6 +4,7 @@
 
 #include "query/physical.h"
 #include "query/physical_internal.h"
+#include "query/sql_text.h"
 #include "query/write.h"
 
 /* The position of the stage with that id; PHYSICAL_NO_STAGE if there is none. */
@@ -165,6 +166,17 @@ static void check_readers(struct plan_reader *r)
     }
 }
 
+/* What says to which partition a row belongs stands around the SQL, and so does COPY; that of the tail is a part of others'. */
+static void check_statements(struct plan_reader *r, const struct physical_stage *stage)
+{
+    bool is_inner = exchange_is_partitioned(stage->output.exchange) || stage->write.to != NULL;
+    if (stage->sql != NULL && is_inner && !physical__is_one(stage->sql)) {
+        physical__complain(r, stage,
+                           "\"sql\" must be one statement where rows go to partitions or files, "
+                           "without a CREATE TEMP VIEW before it");
+    }
+}
+
 /* A stage that writes is read by one that publishes the same folder, and by nobody else. */
 static void check_files(struct plan_reader *r, uint32_t at)
 {
@@ -296,6 +308,19 @@ static void check_sql(struct plan_reader *r, const struct physical_stage *stage)
                            "\"sql\" must be one statement that only reads, such as SELECT; "
                            "CREATE TEMP VIEW may stand before it");
     }
+    const char *oddity = r->is_foreign && stage->sql != NULL ? sql_oddity(stage->sql) : NULL;
+    if (oddity != NULL) {
+        physical__complain(r, stage, "its \"sql\" has %s", oddity);
+    }
+    for (uint32_t i = 0; i < stage->output.n_keys && r->is_foreign; i++) {
+        const char *key = stage->output.keys[i];
+        if (!sql_is_part(key) || key[sql_item_bytes(key)] != '\0') {
+            physical__complain(r, stage, "key number %" PRIu32 " must be one expression, without comments", i + 1);
+        }
+    }
+    if (r->is_foreign && stage->write.to != NULL && !sql_is_part(stage->write.options)) {
+        physical__complain(r, stage, "the \"options\" of its write must be a list, without comments");
+    }
 }
 
 /* Fills in the placeholders as the task will. Whether that is right. */
@@ -360,6 +385,7 @@ void physical__check(struct plan_reader *r)
         }
         check_bounds(r, &r->plan->stages[i]);
         check_files(r, i);
+        check_statements(r, &r->plan->stages[i]);
         check_added(r, i);
     }
     sort_stages(r);

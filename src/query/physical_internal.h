@@ -52,6 +52,13 @@ void physical__take_files(struct plan_reader *r, struct physical_stage *stage);
 /* The stage reads the files as well that the other one reads beside its splits; each is there once. */
 void physical__add_files(struct physical_stage *stage, const struct physical_stage *from, struct arena *arena);
 
+/*
+ * Appends the stage's SQL in brackets, as a part of others'. What ends it, a semicolon or a comment, ends there; it must be one
+ * statement (physical__is_one).
+ */
+void physical__write_nested(struct buf *out, const char *sql);
+bool physical__is_one(const char *sql);
+
 /* Whether options of COPY, such as "HEADER, COMPRESSION 'gzip'", have one of that name with that value, in any case. */
 bool physical__option_is(const char *options, const char *name, const char *value);
 

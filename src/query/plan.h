@@ -480,6 +480,7 @@ struct scan {
     bool has_hive_partitioning; /* SCAN_PARQUET, and so on for the next three */
     bool has_union_by_name;
     bool has_binary_as_string;
+    bool has_nan;                /* statistics of its files may leave NaN out */
     bool has_file_row_number;    /* as an ordinary column, called file_row_number */
     const char *filename_column; /* as an ordinary column with that name; NULL if not asked for */
     const char *mixed_column; /* NULL, or one with a condition, and of another type in some files (split_types_load) */

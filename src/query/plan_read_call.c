@@ -382,15 +382,27 @@ static const struct {
     {"EXPR_FOLLOWING_GROUPS", BOUND_FOLLOWING, true, FRAME_GROUPS},
 };
 
-/* The bound of a RANGE frame is not the offset but the order key plus or minus it. */
-static struct expression *offset_of_range(struct plan_reader *r, struct expression *bound)
+static struct expression *without_casts(struct expression *expression)
 {
-    while (bound != NULL && bound->kind == EXPRESSION_CAST) {
-        bound = bound->args[0];
+    while (expression != NULL && expression->kind == EXPRESSION_CAST) {
+        expression = expression->args[0];
     }
-    if (bound == NULL || bound->kind != EXPRESSION_FUNCTION || bound->n_args != 2 ||
-        (strcmp(bound->as.function.name, "+") != 0 && strcmp(bound->as.function.name, "-") != 0)) {
-        return plan__unsupported(r, "the bound of a RANGE frame");
+    return expression;
+}
+
+/*
+ * The bound of a RANGE frame is not the offset but the order key plus or minus it. If the key itself is a sum, DuckDB's
+ * optimizer may have put its constant and the offset together; then there is no offset any more.
+ */
+static struct expression *offset_of_range(struct plan_reader *r, struct expression *bound,
+                                          const struct window_call *call)
+{
+    bound = without_casts(bound);
+    const struct expression *key = call->n_orders == 1 ? without_casts(call->orders[0].expression) : NULL;
+    bool is_sum = bound != NULL && bound->kind == EXPRESSION_FUNCTION && bound->n_args == 2 &&
+                  (strcmp(bound->as.function.name, "+") == 0 || strcmp(bound->as.function.name, "-") == 0);
+    if (!is_sum || key == NULL || !expression_equal(without_casts(bound->args[0]), key)) {
+        return plan__unsupported(r, "the bound of a RANGE frame whose order is computed");
     }
     return bound->args[1];
 }
@@ -412,7 +424,7 @@ static bool read_bound(struct plan_reader *r, const struct json *kind, const str
         }
         out->offset = plan__expression(r, offset, input);
         if (out->offset != NULL && bounds[i].unit == FRAME_RANGE) {
-            out->offset = offset_of_range(r, out->offset);
+            out->offset = offset_of_range(r, out->offset, call);
         }
         return out->offset != NULL;
     }

@@ -345,6 +345,7 @@ static bool read_parquet(struct plan_reader *r, const struct json *json, struct 
     }
     scan->source = SCAN_PARQUET;
     scan->has_binary_as_string = json_bool(json_get(options, "binary_as_string"));
+    scan->has_nan = json_bool(json_get(options, "can_have_nan"));
     scan->has_file_row_number = json_bool(json_get(options, "file_row_number"));
     scan->has_hive_partitioning = json_bool(json_get(file_options, "hive_partitioning"));
     scan->has_union_by_name = json_bool(json_get(file_options, "union_by_name"));

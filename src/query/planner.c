@@ -170,14 +170,14 @@ out:
     return err;
 }
 
-/* DuckDB puts statements other than SELECT, and what it cannot parse, into the same answer. */
+/* DuckDB puts statements other than SELECT, what it has no JSON for, and what it cannot parse into the same answer. */
 static enum err check_parsed(struct planning *p, bool *out_is_select, struct error *e)
 {
     const char *type = json_text(json_get(p->parsed, "error_type"), NULL);
     const char *text = json_text(json_get(p->parsed, "error_message"), NULL);
     *out_is_select = !json_bool(json_get(p->parsed, "error"));
     if (!*out_is_select) {
-        if (type != NULL && strcmp(type, "not implemented") == 0) {
+        if (type != NULL && (strcmp(type, "not implemented") == 0 || strcmp(type, "serialization") == 0)) {
             return ERR_OK;
         }
         return error_set(e, ERR_INVALID, "%s", text != NULL ? text : "the statement cannot be parsed");
@@ -505,6 +505,11 @@ static enum err plan_no_select(struct planning *p, struct error *e)
     struct query_write write = {0};
     bool is_select = false;
     enum err err = query_write_read(p->request->sql, p->request->warehouse, p->arena, &write, e);
+    if (err == ERR_OK && write.sql == NULL && p->params != NULL && json_count(p->params) > 0) {
+        error_set(e, ERR_INVALID, "a statement of this kind cannot have parameters");
+        error_hint(e, "write the values into its text");
+        return ERR_INVALID;
+    }
     if (err != ERR_OK || write.sql == NULL) {
         return err == ERR_OK ? plan_other(p, p->request->sql, e) : err;
     }

@@ -72,8 +72,9 @@ static void write_with(struct buf *out, const char *name, const char *definition
         start = strncmp(sql, starts[i], strlen(starts[i])) == 0 ? starts[i] : "";
     }
     bool has_others = start[0] != '\0';
-    buf_format(out, "%s\"%s\" AS %s(%s)%s%s", has_others ? start : "WITH ", name, join_filter_barrier(definition),
-               definition, has_others ? ", " : " ", sql + strlen(start));
+    buf_format(out, "%s\"%s\" AS %s", has_others ? start : "WITH ", name, join_filter_barrier(definition));
+    physical__write_nested(out, definition);
+    buf_format(out, "%s%s", has_others ? ", " : " ", sql + strlen(start));
 }
 
 /*
@@ -162,6 +163,18 @@ static void take_out(struct physical_plan *plan, uint32_t at)
     }
 }
 
+/* Whether one more CTE can stand before it: SQL that people wrote may begin in other ways. */
+static bool may_have_with(const char *sql)
+{
+    static const char *const starts[] = {"SELECT ", "WITH ", "FROM "};
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        if (strncmp(sql, starts[i], strlen(starts[i])) == 0) {
+            return physical__is_one(sql);
+        }
+    }
+    return false;
+}
+
 static void choose(struct physical_plan *plan, const struct stage_size *sizes, uint32_t at, struct arena *arena)
 {
     struct physical_stage *stage = &plan->stages[at];
@@ -169,7 +182,9 @@ static void choose(struct physical_plan *plan, const struct stage_size *sizes, u
     while (stage->choice.is_open && sizes[stage->choice.small].is_finished) {
         bool is_small = sizes[stage->choice.small].bytes <= stage->choice.bytes_max;
         bool has_started = is_settled(plan, sizes, at) || is_settled(plan, sizes, stage->choice.large);
-        bool is_plain = plan->stages[stage->choice.large].custom.op == NULL; /* an operator is no SQL to take in */
+        const struct physical_stage *large = &plan->stages[stage->choice.large];
+        bool is_plain = large->custom.op == NULL && physical__is_one(large->sql); /* an operator is no SQL to take in */
+        is_plain = is_plain && may_have_with(stage->sql);
         if (is_small && !has_started && is_plain && !has_other_partitions(stage)) {
             take_in(plan, at, arena);
         } else {

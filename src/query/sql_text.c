@@ -9,51 +9,148 @@
 #include <string.h>
 #include <strings.h>
 
-size_t sql_quoted_bytes(const char *p, bool is_after_word)
+/* A comment, in which there may be others. 0: it has no end. */
+static size_t comment_bytes(const char *p)
 {
-    size_t n = 0;
-    if (p[0] == '\'' || p[0] == '"') {
-        for (n = 1; p[n] != '\0'; n++) {
-            if (p[n] == p[0] && p[n + 1] == p[0]) {
-                n++;
-            } else if (p[n] == p[0]) {
-                return n + 1;
-            }
-        }
-        return n;
-    }
-    if ((p[0] == 'e' || p[0] == 'E') && p[1] == '\'' && !is_after_word) {
-        for (n = 2; p[n] != '\0' && p[n] != '\''; n++) {
-            n += p[n] == '\\' && p[n + 1] != '\0' ? 1 : 0;
-        }
-        return p[n] == '\0' ? n : n + 1;
-    }
-    if (p[0] == '-' && p[1] == '-') {
-        return strcspn(p, "\n");
-    }
-    if (p[0] == '/' && p[1] == '*') {
-        const char *end = strstr(p + 2, "*/");
-        return end == NULL ? strlen(p) : (size_t)(end + 2 - p);
-    }
-    if (p[0] == '$' && !is_after_word) {
-        for (n = 1; isalpha((unsigned char)p[n]) || p[n] == '_'; n++) {
-        }
-        if (p[n] == '$') {
-            n++;
-            for (const char *end = p + n; (end = strchr(end, '$')) != NULL; end++) {
-                if (strncmp(end, p, n) == 0) {
-                    return (size_t)(end - p) + n;
-                }
-            }
-            return strlen(p);
+    size_t depth = 0;
+    for (size_t n = 0; p[n] != '\0';) {
+        bool is_begin = p[n] == '/' && p[n + 1] == '*';
+        bool is_end = p[n] == '*' && p[n + 1] == '/';
+        depth += is_begin ? 1 : 0;
+        depth -= is_end ? 1 : 0;
+        n += is_begin || is_end ? 2 : 1;
+        if (depth == 0) {
+            return n;
         }
     }
     return 0;
 }
 
+/* The length of the tag in $tag$ … $tag$ with its signs, which may be empty, and begins with no digit; 0: this is no tag. */
+static size_t tag_bytes(const char *p)
+{
+    size_t n = 1;
+    while (sql_is_word(p[n]) && (n > 1 || !isdigit((unsigned char)p[n]))) {
+        n++;
+    }
+    return p[n] == '$' ? n + 1 : 0;
+}
+
+/* What such a tag begins. 0: it has no end. */
+static size_t dollar_bytes(const char *p, size_t n_tag)
+{
+    for (const char *end = p + n_tag; (end = strchr(end, '$')) != NULL; end++) {
+        if (strncmp(end, p, n_tag) == 0) {
+            return (size_t)(end - p) + n_tag;
+        }
+    }
+    return 0;
+}
+
+/* From the quote at `from` on; a quote that is doubled is inside, and so is one behind a backslash, if that counts. 0: no end. */
+static size_t text_bytes(const char *p, size_t from, bool has_escapes)
+{
+    for (size_t n = from + 1; p[n] != '\0'; n++) {
+        bool is_pair = (p[n] == p[from] && p[n + 1] == p[from]) || (has_escapes && p[n] == '\\' && p[n + 1] != '\0');
+        if (is_pair) {
+            n++;
+        } else if (p[n] == p[from]) {
+            return n + 1;
+        }
+    }
+    return 0;
+}
+
+/* As sql_quoted_bytes, and whether what begins there has no end. */
+static size_t quoted_bytes(const char *p, bool is_after_word, bool *out_is_open)
+{
+    size_t n = 0;
+    size_t n_tag = p[0] == '$' && !is_after_word ? tag_bytes(p) : 0;
+    *out_is_open = false;
+    if (p[0] == '\'' || p[0] == '"') {
+        n = text_bytes(p, 0, false);
+    } else if ((p[0] == 'e' || p[0] == 'E') && p[1] == '\'' && !is_after_word) {
+        n = text_bytes(p, 1, true);
+    } else if (p[0] == '-' && p[1] == '-') {
+        return strcspn(p, "\r\n");
+    } else if (p[0] == '/' && p[1] == '*') {
+        n = comment_bytes(p);
+    } else if (n_tag > 0) {
+        n = dollar_bytes(p, n_tag);
+    } else {
+        return 0;
+    }
+    *out_is_open = n == 0;
+    return n > 0 ? n : strlen(p);
+}
+
+size_t sql_quoted_bytes(const char *p, bool is_after_word)
+{
+    bool is_open = false;
+    return quoted_bytes(p, is_after_word, &is_open);
+}
+
 bool sql_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* The length of a number, or of $ and a number, and of the letters right behind it; 0 if there is none. */
+static size_t number_bytes(const char *p)
+{
+    size_t n = p[0] == '$' ? 1 : 0;
+    if (!isdigit((unsigned char)p[n]) && !(p[0] == '.' && isdigit((unsigned char)p[1]))) {
+        return 0;
+    }
+    while (sql_is_word(p[n]) || p[n] == '.') {
+        n++;
+    }
+    return n;
+}
+
+const char *sql_oddity(const char *sql)
+{
+    size_t depth = 0;
+    bool is_after_word = false;
+    for (const char *p = sql; *p != '\0';) {
+        size_t n_number = is_after_word ? 0 : number_bytes(p);
+        if (n_number > 0 && (p[n_number] == '\'' || p[n_number] == '$')) {
+            return "a quote right behind a number"; /* 1e'…' and 1$$…$$ are for DuckDB what they are for nobody else */
+        }
+        bool is_open = false;
+        size_t quoted = n_number > 0 ? 0 : quoted_bytes(p, is_after_word, &is_open);
+        if (is_open) {
+            return "a quote or a comment that does not end";
+        }
+        if (quoted == 0 && strchr("([{", *p) != NULL) {
+            depth++;
+        } else if (quoted == 0 && strchr(")]}", *p) != NULL) {
+            if (depth == 0) {
+                return "a bracket that closes, but was not opened";
+            }
+            depth--;
+        } else if (quoted == 0 && *p == ';' && depth > 0) {
+            return "a statement that ends inside of brackets";
+        }
+        is_after_word = n_number > 0 || (quoted == 0 && sql_is_word(*p));
+        p += n_number > 0 ? n_number : quoted > 0 ? quoted : 1;
+    }
+    return depth > 0 ? "a bracket that does not close" : NULL;
+}
+
+bool sql_is_part(const char *sql)
+{
+    bool is_after_word = false;
+    for (const char *p = sql; *p != '\0';) {
+        size_t quoted = sql_quoted_bytes(p, is_after_word);
+        bool is_comment = quoted > 0 && (*p == '-' || *p == '/');
+        if (is_comment || (quoted == 0 && *p == ';')) {
+            return false;
+        }
+        is_after_word = quoted == 0 && sql_is_word(*p);
+        p += quoted > 0 ? quoted : 1;
+    }
+    return sql_oddity(sql) == NULL;
 }
 
 /* Whether a bracket opens at `p`, behind white space and comments. */

@@ -37,4 +37,13 @@ uint32_t sql_numbered_columns(const char *sql);
  */
 size_t sql_item_bytes(const char *p);
 
+/*
+ * What makes it unsafe to put the SQL between other, in words: quotes, comments or brackets that do not close, and what DuckDB may
+ * part into words in another way than we do. NULL: nothing.
+ */
+const char *sql_oddity(const char *sql);
+
+/* Whether the SQL can be a part of a statement: nothing of the above, no semicolon, no comment. */
+bool sql_is_part(const char *sql);
+
 #endif

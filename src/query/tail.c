@@ -10,9 +10,9 @@
 /* SQL that names its task filters what others have for themselves; there are no others then. */
 static bool is_plain_sql(const struct physical_stage *stage)
 {
-    return stage->n_splits == 0 && strstr(stage->sql, "{{") == NULL && stage->custom.op == NULL &&
-           stage->write.to == NULL && stage->publish.to == NULL && stage->job_stage == PHYSICAL_NOT_ADDED &&
-           !stage->choice.is_open;
+    return stage->n_splits == 0 && strstr(stage->sql, "{{") == NULL && physical__is_one(stage->sql) &&
+           stage->custom.op == NULL && stage->write.to == NULL && stage->publish.to == NULL &&
+           stage->job_stage == PHYSICAL_NOT_ADDED && !stage->choice.is_open;
 }
 
 /* Says of all inputs of the stage whether they may be in the tail, too: only if nobody outside of it reads them. */
@@ -130,7 +130,8 @@ static void write_ctes(struct buf *sql, const struct physical_plan *plan, const 
             is_first = false;
             if (first == NULL) { /* rows that are not the same each time must be the same for all readers */
                 const char *barrier = n_uses > 1 ? "MATERIALIZED " : join_filter_barrier(plan->stages[i].sql);
-                buf_format(sql, "\"%s\" AS %s(%s)", names->items[k].text, barrier, plan->stages[i].sql);
+                buf_format(sql, "\"%s\" AS %s", names->items[k].text, barrier);
+                physical__write_nested(sql, plan->stages[i].sql);
                 first = names->items[k].text;
             } else {
                 buf_format(sql, "\"%s\" AS (SELECT * FROM \"%s\")", names->items[k].text, first);

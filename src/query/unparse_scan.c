@@ -40,6 +40,32 @@ static void write_hive_types(struct buf *sql, const struct scan *scan)
     buf_text(sql, is_first ? "" : "}");
 }
 
+/* What a share of a scan calls the name of a row's file, which is a column like others then. */
+#define SHARE_FILE "capstan_file"
+
+static bool note_filename(struct expression **slot, void *context)
+{
+    bool *is_used = context;
+    *is_used = *is_used || ((*slot)->kind == EXPRESSION_REF && (*slot)->as.index == VIRTUAL_FILENAME);
+    return true;
+}
+
+/*
+ * Whether rows of a share must carry the name of their file. It may be put together out of several files, and DuckDB knows the
+ * name only where it reads one.
+ */
+static bool carries_filename(const struct scan *scan)
+{
+    bool is_used = false;
+    for (uint32_t i = 0; i < scan->n_columns; i++) {
+        is_used = is_used || scan->columns[i].is_virtual == VIRTUAL_FILENAME;
+    }
+    for (uint32_t i = 0; i < scan->n_virtual_filters; i++) {
+        expression_visit(&scan->virtual_filters[i], note_filename, &is_used);
+    }
+    return is_used && scan->split.files != NULL && scan->split.filename == NULL;
+}
+
 static void write_files(struct buf *sql, const struct scan *scan)
 {
     if (scan->split.files != NULL) {
@@ -58,11 +84,14 @@ static void write_parquet(struct buf *sql, const struct scan *scan)
     buf_text(sql, "read_parquet(");
     write_files(sql, scan);
     buf_text(sql, scan->has_binary_as_string ? ", binary_as_string = true" : "");
+    buf_text(sql, scan->has_nan ? ", can_have_nan = true" : "");
     buf_text(sql, scan->has_file_row_number ? ", file_row_number = true" : "");
     buf_text(sql, scan->has_union_by_name ? ", union_by_name = true" : "");
-    if (scan->filename_column != NULL) {
+    const char *carried = carries_filename(scan) ? SHARE_FILE : NULL;
+    const char *filename = scan->filename_column != NULL ? scan->filename_column : carried;
+    if (filename != NULL) {
         buf_text(sql, ", filename = ");
-        sql_write_text(sql, scan->filename_column, strlen(scan->filename_column));
+        sql_write_text(sql, filename, strlen(filename));
     }
     buf_text(sql, scan->has_hive_partitioning ? ", hive_partitioning = true" : ", hive_partitioning = false");
     if (scan->has_hive_partitioning) {
@@ -130,6 +159,9 @@ static void write_virtual(struct buf *sql, const struct scan *scan, const char *
         buf_text(sql, "CAST(NULL AS BOOLEAN)");
     } else if (column == VIRTUAL_FILENAME && scan->split.filename != NULL) {
         buf_text(sql, scan->split.filename);
+    } else if (column == VIRTUAL_FILENAME && carries_filename(scan)) {
+        buf_format(sql, "%s.", alias);
+        sql_write_name(sql, scan->filename_column != NULL ? scan->filename_column : SHARE_FILE);
     } else if (column == VIRTUAL_FILE_INDEX && scan->split.file_index != NULL) {
         buf_text(sql, scan->split.file_index);
     } else {

@@ -465,6 +465,21 @@ TEST(a_plan_of_a_client_only_reads_and_has_right_placeholders)
     CHECK_ERR(physical_read_foreign(parts, strlen(parts), &r.arena, &r.plan, &r.errors, &r.e), ERR_INVALID);
     CHECK(strstr(r.errors.data, "stage 0: ") == r.errors.data);
     reading_deinit(&r);
+    static const char between[] =
+        "{\"stages\":["
+        "{\"id\":0,\"sql\":\"SELECT 1) TO 'x' --\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0) --\"],\"partitions\":2}},"
+        "{\"id\":1,\"sql\":\"CREATE TEMP VIEW v AS SELECT 1; FROM v\",\"inputs\":{\"a\":0},"
+        "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0, c1\"],\"partitions\":2}},"
+        "{\"id\":2,\"sql\":\"CREATE TEMP VIEW v AS SELECT 1; FROM v\",\"inputs\":{\"b\":1},\"output\":{\"exchange\":\"result\"}}]}";
+    r = (struct reading){0};
+    CHECK_ERR(physical_read_foreign(between, strlen(between), &r.arena, &r.plan, &r.errors, &r.e), ERR_INVALID);
+    CHECK_STR(
+        r.errors.data,
+        "stage 0: its \"sql\" has a bracket that closes, but was not opened\n"
+        "stage 0: key number 1 must be one expression, without comments\n"
+        "stage 1: key number 1 must be one expression, without comments\n"
+        "stage 1: \"sql\" must be one statement where rows go to partitions or files, without a CREATE TEMP VIEW before it");
+    reading_deinit(&r);
     r = (struct reading){0};
     CHECK_ERR(physical_read_foreign(example, strlen(example), &r.arena, &r.plan, &r.errors, &r.e), ERR_OK);
     reading_deinit(&r);

@@ -31,6 +31,13 @@ static struct fixture fixture_of(const char *text)
     return f;
 }
 
+/* The same for a plan that could not be read. */
+static const struct physical_plan *refine_any(struct fixture *f)
+{
+    struct refine_options options = {0};
+    return query_refine(f->plan, f->sizes, &options, &f->arena);
+}
+
 static const struct physical_plan *refine(struct fixture *f, uint64_t partition_bytes)
 {
     struct refine_options options = {.partition_bytes = partition_bytes};
@@ -111,6 +118,32 @@ TEST(the_last_stages_as_one_read_the_files_of_them_all)
     const struct physical_plan *next = refine(&f, 0);
     CHECK_UINT(next->n_stages, 3);
     CHECK_UINT(next->stages[2].n_files, 2);
+    arena_deinit(&f.arena);
+}
+
+/* SQL that people wrote may end in a semicolon or a comment, begin in its own way, or have views before it. */
+TEST(what_ends_sql_ends_with_it_where_stages_are_put_together)
+{
+    struct fixture f = fixture_of(join_plan);
+    f.sizes[0] = (struct stage_size){.is_finished = true, .rows = 10, .bytes = 1000};
+    f.plan->stages[1].sql = "SELECT 'a;--' ; -- b";
+    CHECK_STR(refine(&f, 0)->stages[1].sql, "WITH \"l\" AS (SELECT 'a;--') SELECT * FROM l, s");
+    f.plan->stages[1].sql = "CREATE TEMP VIEW v AS SELECT 1; FROM v";
+    CHECK_UINT(refine_any(&f)->n_stages, 4);
+    f.plan->stages[1].sql = "SELECT 1";
+    f.plan->stages[2].sql = "with x as (select 1) select * from l, s";
+    CHECK_UINT(refine(&f, 0)->n_stages, 4);
+    f.plan->stages[2].sql = "SELECT * FROM l, s -- c";
+    f.plan->stages[2].choice.is_open = false;
+    f.plan->tail_bytes = 1000;
+    f.plan->first_job_stage = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        f.plan->stages[i].job_stage = i;
+        f.sizes[i] = (struct stage_size){.is_finished = true, .rows = 1, .bytes = 1};
+    }
+    CHECK_STR(refine(&f, 0)->stages[2].sql, "WITH \"j\" AS (SELECT * FROM l, s) SELECT c0 FROM j GROUP BY c0");
+    f.plan->stages[2].sql = "CREATE TEMP VIEW v AS SELECT 1; FROM v";
+    CHECK(strstr(refine_any(&f)->stages[2].sql, "WITH") == NULL);
     arena_deinit(&f.arena);
 }
 

@@ -79,3 +79,66 @@ TEST(names_of_files_that_duckdb_would_look_for_are_known)
           sql_is_pattern("a\\b"));
     CHECK(!sql_is_pattern("/data/k=1/a b-(2)'.parquet"));
 }
+
+TEST(comments_and_quotes_end_where_they_do_for_duckdb)
+{
+    static const struct {
+        const char *sql;
+        size_t n;
+    } cases[] = {
+        {"/* a /* b */ c */ d", 17},
+        {"/* a /* b */ c", 14},
+        {"-- a\rb", 4},
+        {"-- a\nb", 4},
+        {"$$ a $$ b", 7},
+        {"$a1$ b $a$ $a1$ c", 15},
+        {"$1$ b $1$", 0},
+        {"$é$ a $é$ b", 11},
+        {"e'a\\' b' c", 8},
+        {"e'a'' \\' b' c", 11},
+        {"'a'' \\' b' c", 7},
+        {"\"a\"\"b\" c", 6},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        if (sql_quoted_bytes(cases[i].sql, false) != cases[i].n) {
+            print_error("of: %s\n", cases[i].sql);
+        }
+        CHECK_UINT(sql_quoted_bytes(cases[i].sql, false), cases[i].n);
+    }
+    CHECK_UINT(sql_quoted_bytes("$a$ b $a$", true), 0);
+    CHECK_UINT(sql_quoted_bytes("e'a\\'", true), 0);
+}
+
+/* What would be read in another way than it looks, where it stands between other SQL. */
+TEST(sql_that_does_not_close_is_odd)
+{
+    static const char *const right[] = {"", "SELECT (1), [2], {'a': 3} -- )",
+                                        "SELECT ')', \"(\", $$($$, e'\\')' /* ( */",
+                                        "SELECT DATE'2020-01-01', 1.5e3, $1, a1.e FROM t$1", "a; b"};
+    static const struct {
+        const char *sql;
+        const char *why;
+    } odd[] = {
+        {"SELECT 1)", "a bracket that closes, but was not opened"},
+        {"SELECT (1", "a bracket that does not close"},
+        {"SELECT (1; SELECT 2)", "a statement that ends inside of brackets"},
+        {"SELECT 'a", "a quote or a comment that does not end"},
+        {"SELECT 'a''", "a quote or a comment that does not end"},
+        {"SELECT e'a\\'", "a quote or a comment that does not end"},
+        {"SELECT $a$ $b$", "a quote or a comment that does not end"},
+        {"SELECT 1 /* /* */", "a quote or a comment that does not end"},
+        {"SELECT 1e'\\' '", "a quote right behind a number"},
+        {"SELECT 1$a$ ' $a$", "a quote right behind a number"},
+        {"SELECT $1$a$ ' $a$", "a quote right behind a number"},
+        {"SELECT .5e'a'", "a quote right behind a number"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(right); i++) {
+        CHECK(sql_oddity(right[i]) == NULL);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        const char *why = sql_oddity(odd[i].sql);
+        CHECK_STR(why == NULL ? odd[i].sql : why, odd[i].why);
+    }
+    CHECK(sql_is_part("c0 || ';--' DESC NULLS LAST"));
+    CHECK(!sql_is_part("c0; c1") && !sql_is_part("c0 --") && !sql_is_part("c0 /* */") && !sql_is_part("c0)"));
+}

@@ -140,10 +140,10 @@ TEST(a_split_of_files_read_by_name_knows_the_columns_of_all_files)
     const char *sql = sql_of(node);
     CHECK(strstr(sql, "FROM (SELECT CAST(NULL AS ") != NULL);
     CHECK(strstr(sql, " AS \"b c\", ") != NULL);
-    CHECK(strstr(sql, "CAST(NULL AS BIGINT) AS capstan_row WHERE false UNION ALL BY NAME "
-                      "SELECT *, files.file_row_number AS capstan_row FROM read_parquet({{split}}, "
-                      "union_by_name = true, hive_partitioning = false) files) t0 WHERE {{rows:t0.capstan_row}}") !=
-          NULL);
+    CHECK(strstr(sql,
+                 "CAST(NULL AS BIGINT) AS capstan_row WHERE false UNION ALL BY NAME "
+                 "SELECT *, files.file_row_number AS capstan_row FROM read_parquet({{split}}, "
+                 "union_by_name = true, hive_partitioning = false) files) t0 WHERE {{rows:t0.capstan_row}}") != NULL);
     done();
 }
 
@@ -219,6 +219,16 @@ TEST(marks_that_sql_cannot_express_are_refused)
     struct join_condition apart[] = {{ref(0), ref(0), COMPARE_DISTINCT}};
     CHECK_STR(reason_of(join(JOIN_MARK, apart, 1)), "an EXISTS that is not correlated by equality");
     CHECK_STR(reason_of(join(JOIN_SINGLE, mixed, 2)), "a scalar subquery that is not correlated by equality");
+    const struct {
+        enum join_type type;
+        const char *reason;
+    } beside[] = {{JOIN_MARK, "a subquery with a condition over both sides"},
+                  {JOIN_SINGLE, "a scalar subquery with a condition over both sides"}};
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+        struct plan_node *node = join(beside[i].type, mixed, 1);
+        node->as.join->residual = ref(0);
+        CHECK_STR(reason_of(node), beside[i].reason);
+    }
     CHECK(strstr(sql_of(join(JOIN_MARK, mixed, 1)), "(t0.c0 = ANY (SELECT t2.c0 FROM ") != NULL);
     CHECK(strstr(sql_of(join(JOIN_MARK, mixed, 0)), "EXISTS (SELECT 1 FROM ") != NULL);
     CHECK(strstr(sql_of(join(JOIN_SEMI, mixed, 2)), " SEMI JOIN ") != NULL);
