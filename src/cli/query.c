@@ -34,16 +34,36 @@ static size_t name_length(const char *text)
     return text[n] == '=' ? n : 0;
 }
 
+/* Digits that count, from the first that is not zero to the exponent. */
+static size_t count_digits(const char *number)
+{
+    size_t n = 0;
+    for (const char *p = number; *p != '\0' && *p != 'e' && *p != 'E'; p++) {
+        n += isdigit((unsigned char)*p) != 0 && (*p != '0' || n > 0) ? 1 : 0;
+    }
+    return n;
+}
+
+/* With more digits than that, no number of 64 bits is the one that was meant. */
+#define DOUBLE_DIGITS 17
+
 /* The value as it is if it is JSON, else as a text. */
-static void put_value(struct buf *out, const char *text)
+static enum err put_value(struct buf *out, const char *text, struct error *e)
 {
     struct json *root = NULL;
-    if (json_parse(text, strlen(text), &root, NULL) == ERR_OK) {
-        buf_text(out, text);
-        json_free(root);
-    } else {
+    enum err err = ERR_OK;
+    if (json_parse(text, strlen(text), &root, NULL) != ERR_OK) {
         json_write_text(out, text);
+        return ERR_OK;
     }
+    if (json_kind_of(root) == JSON_NUMBER && !json_is_int(root) && count_digits(text) > DOUBLE_DIGITS) {
+        err = error_set(e, ERR_INVALID, "--param %s: a number of so many digits would be rounded", text);
+        error_hint(e, "give it as a text, --param '\"%s\"', and cast it in the SQL, as in $1::DECIMAL(38,10)", text);
+    } else {
+        buf_text(out, text);
+    }
+    json_free(root);
+    return err;
 }
 
 static bool is_repeated_name(const char *const *texts, uint32_t i, size_t n_name)
@@ -75,7 +95,10 @@ enum err query_params(const char *const *texts, uint32_t n, struct buf *out, str
             json_write_bytes(out, texts[i], n_name);
             buf_char(out, ':');
         }
-        put_value(out, texts[i] + (n_name > 0 ? n_name + 1 : 0));
+        enum err err = put_value(out, texts[i] + (n_name > 0 ? n_name + 1 : 0), e);
+        if (err != ERR_OK) {
+            return err;
+        }
     }
     buf_text(out, n == 0 ? "" : first_name > 0 ? "}" : "]");
     return ERR_OK;

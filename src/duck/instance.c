@@ -182,6 +182,7 @@ static const struct {
 } io_errors[] = {
     {"No files found that match", ERR_NOT_FOUND},
     {"No such file or directory", ERR_NOT_FOUND},
+    {": Permission denied", ERR_NOT_FOUND}, /* for this worker */
     {"No space left on device", ERR_EXHAUSTED},
     {"failed to offload data block", ERR_EXHAUSTED},
 };

@@ -532,6 +532,22 @@ static enum err plan_no_select(struct planning *p, struct error *e)
     return err;
 }
 
+/*
+ * Planning has little memory, and a plan has the values of constants in it, however large they are. What is too large for it is
+ * run as it stands, with the memory that queries have.
+ */
+static enum err leave_whole(struct planning *p, struct error *e)
+{
+    if (strstr(e->message, "Out of Memory") == NULL || p->out_schema != NULL || p->params != NULL ||
+        sql_has_call(p->request->sql, "custom")) {
+        return ERR_EXHAUSTED;
+    }
+    *e = (struct error){0};
+    enum err err = plan_other(p, p->request->sql, e);
+    p->plan->unsupported = "to plan it takes more memory than there is for that";
+    return err;
+}
+
 static enum err plan_statement(struct planning *p, struct error *e)
 {
     bool is_select = false;
@@ -542,6 +558,7 @@ static enum err plan_statement(struct planning *p, struct error *e)
     enum err err = parse_select(p, p->request->sql, &is_select, e);
     if (err == ERR_OK && is_select) {
         err = plan_select(p, p->request->sql, e);
+        err = err == ERR_EXHAUSTED ? leave_whole(p, e) : err;
     } else if (err == ERR_OK && p->out_schema == NULL) {
         err = plan_no_select(p, e);
     } else if (err == ERR_OK) {

@@ -36,11 +36,25 @@ TEST(parameters_are_json_where_they_can_be_and_texts_else)
 {
     PARAMS("", NULL);
     PARAMS("[1,\"x\",\"1\",true,null,[1, 2],\"\"]", "1", "x", "\"1\"", "true", "null", "[1, 2]", "");
-    PARAMS("[18446744073709551616]", "18446744073709551616"); /* with all its digits */
+    PARAMS("[18446744073709551615,-9223372036854775808,0.10000000000000001,1e300]", "18446744073709551615",
+           "-9223372036854775808", "0.10000000000000001", "1e300");
     PARAMS("[\"2026-11-15\",\"say \\\"x\\\"\"]", "2026-11-15", "say \"x\"");
     PARAMS("{\"a\":1,\"_b2\":\"x=y\",\"c\":\"\"}", "a=1", "_b2=x=y", "c=");
     /* What stands before the equals sign is no name. */
     PARAMS("[\"1=2\",\"a b=c\",\"=x\"]", "1=2", "a b=c", "=x");
+}
+
+TEST(numbers_that_would_be_rounded_are_refused)
+{
+    static const char *const texts[] = {"18446744073709551616", "n=123456789.123456789", "-0.0012345678901234567890e2"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct buf out = {0};
+        struct error e = {0};
+        CHECK_ERR(query_params(&texts[i], 1, &out, &e), ERR_INVALID);
+        CHECK(strstr(e.message, "would be rounded") != NULL);
+        CHECK(strstr(e.hint, "as a text") != NULL);
+        buf_deinit(&out);
+    }
 }
 
 static void check_settings(const char *text, const char *expected)
