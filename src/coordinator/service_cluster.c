@@ -1,6 +1,7 @@
 /* What people ask about the cluster: the leader, the nodes, named data sets. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "coordinator/observer.h"
 #include "coordinator/service_internal.h"
@@ -159,6 +160,17 @@ static bool is_among(const struct data_set *sets, uint32_t n, const char *name)
     return false;
 }
 
+/* One that SQL, to which case means nothing, would take for the other; NULL: none. */
+static const char *find_alike(const struct data_set *sets, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcasecmp(sets[i].name, name) == 0 && strcmp(sets[i].name, name) != 0) {
+            return sets[i].name;
+        }
+    }
+    return NULL;
+}
+
 /* Every query is told all data sets, so their number is bounded; one that is there already can always be changed. */
 static void put_table(struct clerk *clerk, void *context)
 {
@@ -171,6 +183,12 @@ static void put_table(struct clerk *clerk, void *context)
     if (err == ERR_OK && n >= LIMIT_TABLES && !is_among(sets, n, table->name)) {
         err = error_set(&e, ERR_EXHAUSTED, "there are %u tables, and no more than %d can be", n, LIMIT_TABLES);
         error_hint(&e, "remove one with capstan table rm, or read files by their names in the query");
+    }
+    const char *alike = err == ERR_OK && !is_among(sets, n, table->name) ? find_alike(sets, n, table->name) : NULL;
+    if (alike != NULL) {
+        err = error_set(&e, ERR_EXISTS,
+                        "table.name: there is a table '%s' already, and SQL makes no difference between them", alike);
+        error_hint(&e, "take another name, or remove that one first: capstan table rm %s", alike);
     }
     if (err != ERR_OK) {
         exchange_fail(exchange, &e);

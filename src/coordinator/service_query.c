@@ -8,10 +8,14 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/map.h"
+#include "base/mem.h"
 #include "base/sha256.h"
+#include "base/siphash.h"
 #include "coordinator/query.h"
 #include "coordinator/service_internal.h"
 #include "wire/reply.h"
@@ -67,39 +71,93 @@ static void read_fleet(const struct core *core, struct request *request)
 
 /* ---- the inputs of the planning task ---- */
 
-/* Whether the text has the name in it, in whatever case: only then can the statement mean that data set. */
-static bool may_mean(const char *sql, const char *name)
+/* A data set, and whether the statement may mean it. */
+struct named_set {
+    const struct data_set *set;
+    bool is_named;
+};
+
+static uint64_t hash_of_name(const char *name, size_t n)
 {
-    size_t n = strlen(name);
-    for (const char *p = sql; *p != '\0'; p++) {
-        size_t i = 0;
-        while (i < n && p[i] != '\0' && tolower((unsigned char)p[i]) == tolower((unsigned char)name[i])) {
-            i++;
-        }
-        if (i == n) {
-            return true;
-        }
+    static const struct siphash_key key = {0};
+    char lower[LIMIT_TABLE_NAME_BYTES];
+    for (size_t i = 0; i < n; i++) {
+        lower[i] = (char)tolower((unsigned char)name[i]);
     }
-    return false;
+    return siphash(&key, lower, n);
+}
+
+struct word {
+    const char *text;
+    size_t n;
+};
+
+static bool is_set_called(const void *named, const void *key)
+{
+    const char *name = ((const struct named_set *)named)->set->name;
+    const struct word *word = key;
+    return strlen(name) == word->n && strncasecmp(name, word->text, word->n) == 0;
+}
+
+static bool is_in_names(char c)
+{
+    return isalnum((unsigned char)c) != 0 || c == '_';
+}
+
+/* Only a data set whose name is somewhere in the text, in whatever case, can be meant. */
+static void find_named(const char *sql, const struct map *sets)
+{
+    for (const char *p = sql; *p != '\0';) {
+        struct word word = {.text = p};
+        while (is_in_names(p[word.n])) {
+            word.n++;
+        }
+        if (word.n > 0 && word.n <= LIMIT_TABLE_NAME_BYTES) {
+            struct named_set *named = map_get(sets, hash_of_name(p, word.n), is_set_called, &word);
+            if (named != NULL) {
+                named->is_named = true;
+            }
+        }
+        p += word.n > 0 ? word.n : 1;
+    }
+}
+
+static void write_table(struct buf *out, const struct data_set *set, bool is_first)
+{
+    buf_text(out, is_first ? "{\"name\":" : ",{\"name\":");
+    json_write_text(out, set->name);
+    buf_text(out, ",\"source\":");
+    json_write_text(out, set->source);
+    buf_text(out, ",\"format\":");
+    json_write_text(out, set->format == NULL ? "" : set->format);
+    buf_char(out, '}');
 }
 
 static void write_tables(struct buf *out, const char *sql, const struct data_set *sets, uint32_t n)
 {
+    struct named_set *named = mem_calloc((size_t)n + 1, sizeof *named);
+    struct map by_name = {0};
     bool is_first = true;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t n_name = strlen(sets[i].name);
+        struct word word = {.text = sets[i].name, .n = n_name};
+        named[i].set = &sets[i];
+        if (n_name <= LIMIT_TABLE_NAME_BYTES &&
+            map_get(&by_name, hash_of_name(word.text, n_name), is_set_called, &word) == NULL) {
+            map_put(&by_name, hash_of_name(word.text, n_name), &named[i]);
+        }
+    }
+    find_named(sql, &by_name);
     buf_text(out, ",\"tables\":[");
     for (uint32_t i = 0; i < n; i++) {
-        if (may_mean(sql, sets[i].name)) {
-            buf_text(out, is_first ? "{\"name\":" : ",{\"name\":");
-            json_write_text(out, sets[i].name);
-            buf_text(out, ",\"source\":");
-            json_write_text(out, sets[i].source);
-            buf_text(out, ",\"format\":");
-            json_write_text(out, sets[i].format == NULL ? "" : sets[i].format);
-            buf_char(out, '}');
+        if (named[i].is_named) {
+            write_table(out, &sets[i], is_first);
             is_first = false;
         }
     }
     buf_char(out, ']');
+    map_deinit(&by_name);
+    mem_free(named);
 }
 
 /* What a client may ask for itself, and what is configured. `limit` 0: true or false. */

@@ -358,9 +358,10 @@ void recovery_need(struct core *core, struct stage *stage)
 
 /*
  * Counts the loss of an output made by the incarnation `mark` after `generation` recoveries of its stage. Losses that an
- * earlier count covers are free. False if the stage has had too many: the job has ended then.
+ * earlier count covers are free. False if the stage has had too many: the job has ended then, and says `why`, if that is not
+ * NULL.
  */
-static bool recovery_count(struct core *core, struct stage *stage, uint64_t mark, uint32_t generation)
+static bool recovery_count(struct core *core, struct stage *stage, uint64_t mark, uint32_t generation, const char *why)
 {
     for (uint32_t i = generation; i < stage->n_recovered; i++) {
         if (stage->recovered[i] == mark) {
@@ -374,12 +375,13 @@ static bool recovery_count(struct core *core, struct stage *stage, uint64_t mark
         return true;
     }
     job_end(core, stage->job, JOB_FAILED,
-            arena_format(&core->fx->arena, "stage %u lost its map outputs %u times", stage->id, stage->n_recovered));
+            arena_format(&core->fx->arena, "stage %u lost its map outputs %u times%s%s", stage->id, stage->n_recovered,
+                         why != NULL ? "; at last: " : "", why != NULL ? why : ""));
     return false;
 }
 
 /* The output is gone. If somebody still needs it, its task will be redone by recovery_run. */
-static void lose_output(struct core *core, struct task *task)
+static void lose_output(struct core *core, struct task *task, const char *why)
 {
     struct stage *stage = task->stage;
     ASSERT(task->output != NULL);
@@ -387,7 +389,7 @@ static void lose_output(struct core *core, struct task *task)
     uint32_t generation = task->output->generation;
     output_drop(core, task, true);
     stage->n_missing += task->state == TASK_SUCCEEDED;
-    if (stage_outputs_needed(stage) && recovery_count(core, stage, mark, generation)) {
+    if (stage_outputs_needed(stage) && recovery_count(core, stage, mark, generation, why)) {
         recovery_due(core, stage, RECOVER_REDO);
     }
 }
@@ -396,7 +398,7 @@ static void lose_output(struct core *core, struct task *task)
 void outputs_lost_with(struct core *core, struct worker *worker)
 {
     while (!list_is_empty(&worker->outputs)) {
-        lose_output(core, CONTAINER_OF(list_first(&worker->outputs), struct output, in_worker)->task);
+        lose_output(core, CONTAINER_OF(list_first(&worker->outputs), struct output, in_worker)->task, NULL);
     }
 }
 
@@ -555,7 +557,7 @@ void output_fetch_failed(struct core *core, struct task *reader, const struct ta
         struct task *map = named_map(reader, key);
         bool ended = job_state_is_terminal((enum job_state)job->state);
         if (!ended && output_is_current(map) && map->attempt == key->attempt) {
-            lose_output(core, map);
+            lose_output(core, map, report->message);
         }
     }
 }

@@ -183,6 +183,7 @@ static const struct {
     {"No files found that match", ERR_NOT_FOUND},
     {"No such file or directory", ERR_NOT_FOUND},
     {": Permission denied", ERR_NOT_FOUND}, /* for this worker */
+    {": Is a directory", ERR_NOT_FOUND},
     {"No space left on device", ERR_EXHAUSTED},
     {"failed to offload data block", ERR_EXHAUSTED},
 };

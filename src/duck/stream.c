@@ -16,10 +16,12 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "duck/duck_internal.h"
 #include "duck/slice.h"
 
 #define CHOSEN_GUESS 5
+#define SECRET_DIGITS 16
 
 struct duck_table {
     struct duck_connection *connection;
@@ -291,9 +293,8 @@ static enum err ask_for_types(struct duck_table *table, struct error *e)
     duck__api.destroy_prepare(&statement);
     buf_reset(&sql);
     buf_format(&sql, "DROP VIEW memory.main.capstan_schema_%s", table->id);
-    if (err == ERR_OK) {
-        err = duck_run(table->connection, sql.data, e);
-    }
+    enum err dropped = duck_run(table->connection, sql.data, err == ERR_OK ? e : NULL);
+    err = err == ERR_OK ? dropped : err;
 out:
     buf_deinit(&sql);
     return err;
@@ -338,7 +339,9 @@ static void add_stream(struct duck_table *table)
     struct duck *duck = table->connection->duck;
     struct buf id = {0};
     (void)pthread_mutex_lock(&duck->mutex);
-    buf_format(&id, "%" PRIu64, duck->n_registered++);
+    char secret[SECRET_DIGITS + 1]; /* other queries may call the function as well, but know no streams of this one */
+    random_hex(secret, SECRET_DIGITS);
+    buf_format(&id, "%" PRIu64 "_%s", duck->n_registered++, secret);
     table->id = id.data;
     table->next_stream = duck->streams;
     duck->streams = table;

@@ -1,35 +1,56 @@
 #include "exchange/columns.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/json.h"
+#include "base/map.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 
-static bool is_taken(const struct columns *columns, uint32_t before, const char *name)
+/* Of a longer name, only so much is hashed; all of it is compared. */
+#define HASHED_BYTES_MAX 256
+
+/* Names that columns have so far, whatever the case. */
+static uint64_t hash_of(const char *name)
 {
-    for (uint32_t i = 0; i < before; i++) {
-        if (strcasecmp(columns->columns[i].unique, name) == 0) {
-            return true;
-        }
+    static const struct siphash_key key = {0};
+    char lower[HASHED_BYTES_MAX];
+    size_t n = 0;
+    for (; n < sizeof lower && name[n] != '\0'; n++) {
+        lower[n] = (char)tolower((unsigned char)name[n]);
     }
-    return false;
+    return siphash(&key, lower, n);
 }
 
-static char *make_unique(const struct columns *columns, uint32_t at, const char *name)
+static bool is_called(const void *column, const void *name)
+{
+    return strcasecmp(((const struct column *)column)->unique, name) == 0;
+}
+
+static struct column *find_called(const struct map *names, const char *name)
+{
+    return map_get(names, hash_of(name), is_called, name);
+}
+
+/* Of many columns with one name, each goes on counting where the one before has ended. */
+static char *make_unique(const struct map *names, const char *name)
 {
     struct buf text = {0};
+    struct column *first = find_called(names, name);
     buf_text(&text, name);
-    for (uint32_t i = 1; is_taken(columns, at, text.data); i++) {
+    while (first != NULL && find_called(names, text.data) != NULL) {
         buf_reset(&text);
-        buf_format(&text, "%s_%" PRIu32, name, i);
+        buf_format(&text, "%s_%" PRIu32, name, ++first->n_alike);
     }
     return text.data;
 }
 
 enum err columns_init(struct columns *columns, const struct ArrowSchema *schema, struct error *e)
 {
+    struct map names = {0};
     *columns = (struct columns){.columns = mem_calloc((size_t)schema->n_children + 1, sizeof(struct column))};
     for (int64_t i = 0; i < schema->n_children; i++) {
         const char *name = schema->children[i]->name;
@@ -38,14 +59,17 @@ enum err columns_init(struct columns *columns, const struct ArrowSchema *schema,
         enum err err = text_type_new(schema->children[i], &column->type, e);
         if (err != ERR_OK) {
             columns_deinit(columns);
+            map_deinit(&names);
             return err;
         }
         column->name = mem_strdup(name == NULL ? "" : name);
-        column->unique = make_unique(columns, (uint32_t)i, column->name);
+        column->unique = make_unique(&names, column->name);
+        map_put(&names, hash_of(column->unique), column);
         text_type_name(&type_name, column->type);
         column->type_name = type_name.data;
         columns->n++;
     }
+    map_deinit(&names);
     return ERR_OK;
 }
 

@@ -21,6 +21,7 @@ struct column {
     char *unique; /* the same, but followed by _1, _2, ... if an earlier column is called so, whatever the case */
     char *type_name;
     struct text_type *type;
+    uint32_t n_alike; /* the number behind the last one that would be called so */
 };
 
 struct columns {

@@ -217,7 +217,9 @@ enum err fetch__check_schema(struct exchange_fetch *fetch, const struct ArrowSch
         schema_copy(schema, &fetch->schema);
         pthread_cond_broadcast(&fetch->changed);
     } else if (!schema_is_equal(&fetch->schema, schema)) {
-        err = error_set(e, ERR_DATA_LOSS, "its columns are not those of the other map outputs");
+        err = error_set(e, ERR_DATA_LOSS,
+                        "its columns are not those of the other map outputs; if its SQL gives other types for other "
+                        "files, cast them");
     }
     pthread_mutex_unlock(&fetch->lock);
     return err;

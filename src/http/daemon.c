@@ -66,6 +66,14 @@ void http__daemon_is_spoken_to(struct MHD_Connection *connection)
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_SECONDS);
 }
 
+/* A path with a NUL in it would end there, and mean something else; it stays as it was written, and means nothing. */
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text)
+{
+    UNUSED(context);
+    UNUSED(connection);
+    return strstr(text, "%00") != NULL ? strlen(text) : MHD_http_unescape(text);
+}
+
 struct http__daemon *http__daemon_start(struct http_server *server, const struct http__tls *tls,
                                         const struct sockaddr *address, int listening)
 {
@@ -79,6 +87,7 @@ struct http__daemon *http__daemon_start(struct http_server *server, const struct
         {MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)CONNECTION_BYTES, NULL},
         {MHD_OPTION_THREAD_POOL_SIZE, server->threads, NULL},
+        {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)unescape, NULL},
         {address != NULL ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_LISTEN_SOCKET, listening, (void *)(uintptr_t)address},
         {has_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->cert_pem},
         {has_tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)(uintptr_t)tls->key_pem},

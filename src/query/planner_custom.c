@@ -7,6 +7,7 @@
  */
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "query/plan_sql.h"
@@ -62,6 +63,22 @@ static enum err ask_operator(const struct planning *p, const struct plan_custom 
     return p->request->custom(p->request->custom_context, custom->op, custom->config_json, in, out, e);
 }
 
+/* What it reads is a table for the operator, whose columns have names of their own. */
+static enum err check_names(const char *op, const struct ArrowSchema *in, struct error *e)
+{
+    for (int64_t i = 0; i < in->n_children; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            if (strcasecmp(in->children[i]->name, in->children[k]->name) == 0) {
+                error_set(e, ERR_INVALID, "custom('%s', …): two of the columns that it reads are called '%.200s'", op,
+                          in->children[i]->name);
+                error_hint(e, "give them different names in its SELECT, with AS");
+                return ERR_INVALID;
+            }
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err add_custom(void *context, const struct plan_sql_custom *call, struct error *e)
 {
     struct planning *p = context;
@@ -72,6 +89,9 @@ static enum err add_custom(void *context, const struct plan_sql_custom *call, st
                                 call->statement->n, &sql, e);
     if (err == ERR_OK) {
         err = planner__plan_inside(p, sql.data, &inside, &in, e);
+    }
+    if (err == ERR_OK) {
+        err = check_names(call->op, &in, e);
     }
     if (err == ERR_OK) {
         struct plan_custom custom = {.name = arena_format(p->arena, PLAN_CUSTOM_NAME "%" PRIu32, p->n_schemas),

@@ -104,6 +104,12 @@ TEST(a_query_that_is_wrong_fails_for_good_with_duckdbs_words)
         {"SELECT * FROM 'nowhere/at/all*.parquet'", "paths must mean the same on all workers"},
         {"SELECT $1", "parameter"},
         {"SELECT CAST('x' || i AS INTEGER) FROM range(3) r(i)", "Conversion Error"},
+        {"SELECT to_hours(2562048)",
+         "an INTERVAL of more than 292 years in hours or less cannot be passed on: Arrow has no "
+         "such value; cast it to VARCHAR, or write it with days, months or years"},
+        {"SELECT {'a': [-to_hours(2562048)]}",
+         "an INTERVAL of more than 292 years in hours or less cannot be passed on: Arrow has no such value; cast it to "
+         "VARCHAR, or write it with days, months or years"},
         {"SELECT CAST(1 AS VARIANT) AS v",
          "a column of type VARIANT cannot be given out: Arrow has no such type; cast it, as in x::VARCHAR or x::JSON"},
     };
@@ -315,9 +321,13 @@ TEST(a_file_that_is_not_split_and_has_changed_fails_all_tasks_that_read_it)
     } cases[] = {
         {"SELECT name, count(*) AS n FROM '@/large*.parquet' JOIN '@/names.parquet' USING (k) GROUP BY ALL", CUT,
          "names.parquet", "COPY (SELECT i AS k, 'new' AS name FROM range(101) r(i)) TO '@/names.parquet'", 2, 2},
-        {"SELECT count(*) AS n FROM read_parquet('@/large*.parquet', union_by_name = true) JOIN '@/*.csv' USING (k)",
+        {"SELECT count(l.file_index) AS n FROM read_parquet('@/large*.parquet', union_by_name = true) l JOIN '@/*.csv' "
+         "USING (k)",
          CUT_BY_FORCE, "large1.parquet", "COPY (SELECT i AS k, i AS v FROM range(10) r(i)) TO '@/large1.parquet'", 1,
          3},
+        {"SELECT count(*) AS n FROM read_parquet('@/large*.parquet', union_by_name = true) JOIN '@/*.csv' USING (k)",
+         CUT_BY_FORCE, "large1.parquet", "COPY (SELECT i AS k, i AS v FROM range(11) r(i)) TO '@/large1.parquet'", 1,
+         7},
         {"SELECT k % 7 AS m, count(*) AS n FROM '@/*.csv' GROUP BY ALL", CUT_BY_FORCE, "b.csv",
          "COPY (SELECT i AS k FROM range(1001) r(i)) TO '@/b.csv'", 1, 2},
         {"SELECT k % 7 AS m, count(*) AS n FROM '@/b.csv' GROUP BY ALL", CUT_BY_FORCE, "b.csv",

@@ -347,7 +347,10 @@ TEST(http_nodes_leader_and_tables)
     CHECK_STR(text_at(&c, "source"), "/x/*.csv");
     CHECK_INT(get(&c, "/v1/tables"), 200);
     CHECK_UINT(json_count(json_get(c.json, "tables")), 1);
-    CHECK_INT(ask(&c, "DELETE /v1/tables/t", "", NULL), 200);
+    CHECK_INT(ask(&c, "DELETE /v1/tables/t%00x", "", NULL), 400); /* which does not mean t */
+    CHECK_INT(post(&c, "/v1/tables", "{\"name\":\"T\",\"source\":\"/y/*.csv\",\"format\":\"csv\"}"), 409);
+    CHECK(strstr(c.body, "there is a table 't' already") != NULL);
+    CHECK_INT(ask(&c, "DELETE /v1/tables/%74", "", NULL), 200);
     CHECK_INT(ask(&c, "DELETE /v1/tables/t", "", NULL), 404);
     CHECK_INT(post(&c, "/v1/tables", "{\"name\":\"1\",\"source\":\"/x\",\"format\":\"csv\"}"), 400);
     client_deinit(&c);

@@ -57,6 +57,28 @@ static void draw(size_t width, const char *const *texts, struct buf *out)
     columns_deinit(&columns);
 }
 
+/* Columns of one name get numbers, also next to one that has such a name already, and none twice. */
+TEST(columns_of_one_name_are_told_apart)
+{
+    enum { N = 5 };
+    static const char *const names[N] = {"a_1", "A", "a", "b", "a"};
+    static const char *const unique[N] = {"a_1", "A", "a_2", "b", "a_3"};
+    struct ArrowSchema fields[N] = {0};
+    struct ArrowSchema *pointers[N];
+    struct columns columns;
+    struct error e = {0};
+    for (int i = 0; i < N; i++) {
+        fields[i] = (struct ArrowSchema){.format = "u", .name = names[i]};
+        pointers[i] = &fields[i];
+    }
+    struct ArrowSchema root = {.format = "+s", .n_children = N, .children = pointers};
+    CHECK_ERR(columns_init(&columns, &root, &e), ERR_OK);
+    for (int i = 0; i < N; i++) {
+        CHECK_STR(columns.columns[i].unique, unique[i]);
+    }
+    columns_deinit(&columns);
+}
+
 /* The widest line. */
 static size_t width_of(const char *text)
 {

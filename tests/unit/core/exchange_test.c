@@ -1,6 +1,8 @@
 /*
  * exchange_test.c - semantics section 10: map outputs, what is lost, and what is redone for it.
  */
+#include <string.h>
+
 #include "cluster.h"
 
 #define NOT_REGISTERED "map output not registered for requested attempt"
@@ -322,6 +324,8 @@ TEST(recoveries_of_a_stage_are_bounded)
         cluster_advance(&c, 60 * SECOND_MS);
     }
     CHECK_INT(job_state_of(&c, "q"), JOB_FAILED); /* max_fetch_recoveries is 4 */
+    const char *message = stored_job(&c.store, "q")->message;
+    CHECK(strstr(message, "stage 0 lost its map outputs 5 times; at last: ") == message); /* and why */
     cluster_finish(&c);
 }
 
