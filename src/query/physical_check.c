@@ -166,14 +166,13 @@ static void check_readers(struct plan_reader *r)
     }
 }
 
-/* What says to which partition a row belongs stands around the SQL, and so does COPY; that of the tail is a part of others'. */
+/* What says to which partition a row belongs stands around the SQL. */
 static void check_statements(struct plan_reader *r, const struct physical_stage *stage)
 {
-    bool is_inner = exchange_is_partitioned(stage->output.exchange) || stage->write.to != NULL;
-    if (stage->sql != NULL && is_inner && !physical__is_one(stage->sql)) {
-        physical__complain(r, stage,
-                           "\"sql\" must be one statement where rows go to partitions or files, "
-                           "without a CREATE TEMP VIEW before it");
+    if (stage->sql != NULL && exchange_is_partitioned(stage->output.exchange) && !physical__is_one(stage->sql)) {
+        physical__complain(
+            r, stage,
+            "\"sql\" must be one statement where rows go to partitions, without a CREATE TEMP VIEW before it");
     }
 }
 

@@ -47,7 +47,10 @@ FROM range(300) r(i);
 COPY (FROM facts WHERE id % 3 = 0 ORDER BY id) TO (getvariable('folder') || '/facts-0.parquet') (FORMAT parquet, ROW_GROUP_SIZE 2048);
 COPY (FROM facts WHERE id % 3 = 1 ORDER BY id) TO (getvariable('folder') || '/facts-1.parquet') (FORMAT parquet, ROW_GROUP_SIZE 2048);
 COPY (FROM facts WHERE id % 3 = 2 ORDER BY id) TO (getvariable('folder') || '/facts-2.parquet') (FORMAT parquet, ROW_GROUP_SIZE 2048);
-COPY (FROM dims ORDER BY name) TO (getvariable('folder') || '/dims.parquet') (FORMAT parquet);
+-- Small, but in three files, so that several tasks share it. Of rows whose k differs by 100 each file has one.
+COPY (FROM dims WHERE (since - DATE '1999-12-01') % 3 = 0 ORDER BY name) TO (getvariable('folder') || '/dims-0.parquet') (FORMAT parquet);
+COPY (FROM dims WHERE (since - DATE '1999-12-01') % 3 = 1 ORDER BY name) TO (getvariable('folder') || '/dims-1.parquet') (FORMAT parquet);
+COPY (FROM dims WHERE (since - DATE '1999-12-01') % 3 = 2 ORDER BY name) TO (getvariable('folder') || '/dims-2.parquet') (FORMAT parquet);
 COPY (FROM facts WHERE false) TO (getvariable('folder') || '/none.parquet') (FORMAT parquet);
 COPY (SELECT * FROM dims WHERE k = 5) TO (getvariable('folder') || '/one.parquet') (FORMAT parquet);
 COPY (SELECT id, k, txt, day, CAST(year(day) AS INTEGER) AS y, lpad(CAST(month(day) AS VARCHAR), 2, '0') AS mon FROM facts

@@ -1,12 +1,13 @@
 // sql-cluster.js - SQL over a cluster of the harness: submit, wait, fetch, and look at what ran where.
 import fs from 'node:fs';
 import path from 'node:path';
-import { assert, binary, until } from './harness.js';
+import { assert, binary, endStates, until } from './harness.js';
 import { tableFromArrow } from './sql-table.js';
 
 // Cut into stages however small the input is, nothing broadcast.
 export const forced = { forced: true, single_task_bytes: 0, broadcast_bytes: 0, partitions: 3 };
-export const broadcasting = { ...forced, broadcast_bytes: 1e12 };
+// Sides of joins broadcast whatever their size: the largest number that JSON has exactly means all.
+export const broadcasting = { ...forced, broadcast_bytes: Number.MAX_SAFE_INTEGER };
 // Small sides broadcast, others moved, and what lies side by side joined where it is, as in a cluster that is in use.
 export const mixed = { ...forced, broadcast_bytes: 65536 };
 
@@ -93,6 +94,39 @@ export class Sql {
     return (await this.tasks(id)).filter((task) => task.stage === stage);
   }
 
+  // Tasks of a query's own stages, without those that plan.
+  async stageTasks(id) {
+    return (await this.tasks(id)).filter(({ stage }) => /^s\d+$/.test(stage));
+  }
+
+  // Waits until so many tasks of stages, or all, are in that state, or the job is over. Returns those that are.
+  async manyReach(id, many, state) {
+    return until(`${many} tasks of ${id} are ${state}`, async () => {
+      const found = (await this.stageTasks(id)).filter((task) => task.state === state);
+      const isEnough = found.length >= many || endStates.has(lower((await this.cluster.client.status(id)).state));
+      return isEnough && found;
+    }, { every: 2 });
+  }
+
+  // Tasks that were run more than once: what faults have cost the job.
+  async repeated(id) {
+    return (await this.tasks(id)).filter(({ attempt }) => attempt > 1);
+  }
+
+  // Why a query was not cut, or ran in stages of one task each; nothing if tasks have shared it and passed on rows.
+  async whyNotCut(id) {
+    const stages = (await this.stages(id)).map(({ name, tasks }) => ({ name, tasks }));
+    const isCut = stages.length >= 3 && stages.some(({ tasks }) => tasks >= 2); // the planning, and at least two
+    return isCut ? '' : `it was not cut: ${JSON.stringify(stages)}`;
+  }
+
+  // Whether a stage has read rows that tasks of another one have written.
+  async hasMovedRows(id) {
+    const stages = await this.stages(id);
+    const read = new Set(stages.flatMap(({ parents }) => parents));
+    return (await this.stageTasks(id)).some(({ stageId, rows }) => read.has(stageId) && Number(rows) > 0);
+  }
+
   // Waits until all tasks of a stage are in that state.
   stageReaches(id, stage, state) {
     return until(`all tasks of ${stage} are ${state}`, async () => {
@@ -128,6 +162,30 @@ export function filesBelow(folder) {
 // What a worker keeps of queries: map outputs in files, and what DuckDB wrote when memory was short.
 export const shuffleFiles = (worker) =>
   filesBelow(worker.folder).filter((file) => /\/shuffle\/|duckdb_temp|\.tmp$|\.part$/.test(file));
+
+// Notes the map outputs that go to files from now on, also of jobs that are over by the time that somebody looks.
+export class Spills {
+  #names = new Set();
+
+  constructor(world, ...workers) {
+    for (const { folder } of workers) {
+      const watch = fs.watch(path.join(folder, 'shuffle'), (_, name) => this.#names.add(name));
+      world.atEnd(() => watch.close());
+    }
+  }
+
+  // Files are called JOB.STAGE.TASK.ATTEMPT.arrows.
+  of(id) {
+    return [...this.#names].filter((name) => name.startsWith(`${id}.`));
+  }
+
+  // That rows which went from stage to stage in that job, if any did, lay in files. Returns whether any did.
+  async assertSpilled(sql, id, what) {
+    const hasMoved = await sql.hasMovedRows(id);
+    if (hasMoved) await until(`${what}: rows of ${id} go to files`, () => this.of(id).length > 0, { ms: 5000 });
+    return hasMoved;
+  }
+}
 
 // After the end of its jobs a worker keeps nothing.
 export const nothingLeft = (...workers) =>

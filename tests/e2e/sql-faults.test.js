@@ -18,7 +18,7 @@ import {
   slowness,
   until,
 } from './harness.js';
-import { forced, Gate, nothingLeft, plugin, shuffleFiles, Sql } from './sql-cluster.js';
+import { broadcasting, forced, Gate, nothingLeft, plugin, shuffleFiles, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
 
@@ -145,6 +145,9 @@ scenario('a worker that comes back under its name has no outputs any more, and m
   await workers.w1.kill();
   workers.w1 = await cluster.startWorker({ id: 'w1', data: workers.w1.folder, args: holds });
   await assertAggregated(await sql.table(id));
+  const completions = (await sql.completions(id)).filter(({ stage }) => stage === 's0');
+  const runs = Array.from({ length: MAPS }, (_, task) => completions.filter((done) => done.task === task).length);
+  assert.deepEqual(runs, Array(MAPS).fill(2), 'every map ran once more');
   await assertClean(cluster, workers);
 });
 
@@ -366,12 +369,18 @@ scenario(
 
 scenario('what does not fit on one disk runs where it does', async (world) => {
   const settings = { ...patient, shuffle_memory_bytes: 1 };
-  const { cluster, workers, sql } = await start(world, ['large'], { settings, args: [] });
+  const { cluster, workers, sql } = await start(world, [], { settings });
   const small = await startOnSmallDisk(world, cluster, 'small', 1 << 20);
   const { stages } = aggregation();
   stages[0].sql = `SELECT {{task}} AS t, (i % 97)::INTEGER AS k, i AS v, repeat('z', 50) || hash(i) AS s FROM range(${ROWS * 5}) r(i)`;
   stages[1].sql = 'SELECT k, count(*) AS n, count(DISTINCT s) AS d FROM m GROUP BY k ORDER BY k';
-  const rows = await sql.rows({ stages });
+  const id = await sql.submit({ stages });
+  // Nobody else is there before it has failed.
+  const failedOnSmall = async () =>
+    (await cluster.events(id)).filter(({ type, worker_id }) => type === 'failed' && worker_id === 'small');
+  await until('an attempt has failed on the small disk', async () => (await failedOnSmall()).length > 0);
+  workers.large = await cluster.startWorker({ id: 'large' });
+  const { rows } = await sql.table(id);
   assert.equal(rows.length, 97);
   assert.equal(
     rows.reduce((sum, [, n]) => sum + Number(n), 0),
@@ -394,22 +403,28 @@ scenario(
     await sql.tables(await tpch());
     const queries = queriesOf('tpch');
     const ends = { canceled: 0, succeeded: 0 };
-    for (let round = 0; round < rounds(12); round++) {
+    let midway = 0; // canceled when some of their own stages' tasks had ended
+    for (let round = 0; round < rounds(12) || (midway === 0 && round < 100); round++) {
       const { name, sql: text, isOrdered } = world.any(queries);
       const id = await sql.submit(text, { options: forced });
-      // The moment is the subject; the first one is too soon for any answer.
-      if (round > 0) await pause(world.random() * 300 * slowness);
+      // The moment is the subject. The first one is too soon for any answer, every other by the clock, the rest by what has
+      // been done: as many tasks have ended, and so others run.
+      if (round % 2 === 0) await pause(round === 0 ? 0 : world.random() * 300 * slowness);
+      else await sql.manyReach(id, 1 + Math.floor(world.random() * 6), 'succeeded');
       await cluster.client.cancel(id, 'the test wants it').catch((error) => {
         assert.equal(error.code, grpcStatus.FAILED_PRECONDITION, error.details);
       });
       const { state, message } = await cluster.end(id);
       assert.ok(state in ends, `${name}: ${state}: ${message}`);
       ends[state]++;
+      if (state === 'canceled') {
+        midway += (await sql.stageTasks(id)).some((task) => task.state === 'succeeded') ? 1 : 0;
+      }
       if (state === 'succeeded') {
         assertSameTable(await sql.table(id), await (await reference()).query(text), { ordered: isOrdered, what: name });
       }
     }
-    assert.ok(ends.canceled > 0, `nothing was canceled: ${JSON.stringify(ends)}`);
+    assert.ok(midway > 0, `nothing was canceled in the middle: ${JSON.stringify(ends)}`);
     await nothingLeft(workers.w1, workers.w2);
     await until('all slots are free', async () =>
       Object.values(await cluster.nodes()).every(({ running_tasks }) => running_tasks === 0),
@@ -521,11 +536,13 @@ scenarioWithEachStore(
     const queries = queriesOf('tpch');
     let isOver = false;
     let strikes = 0; // since the query began
+    let id = '';
     const strike = async () => {
       while (!isOver) {
-        // More and more rarely, until the query has the time that it needs.
+        // More and more rarely, until the query has the time that it needs. Mostly somebody who has a task of it is hit.
         await pause((100 + world.random() * 400) * (1 + strikes++ / 10));
-        const victim = workers[world.any(['w1', 'w2', 'w3'])];
+        const busy = (await sql.stageTasks(id)).filter(({ state }) => state === 'running').map(({ worker }) => worker);
+        const victim = workers[world.any(busy.length > 0 && world.random() < 0.8 ? busy : ['w1', 'w2', 'w3'])];
         if (world.random() < 0.6) {
           await victim.kill();
           workers[victim.id] = await cluster.startWorker({ id: victim.id, data: victim.folder, args: holds });
@@ -536,14 +553,19 @@ scenarioWithEachStore(
         }
       }
     };
-    const struck = strike();
+    let struck;
+    let repeated = 0; // tasks that had to run more than once
+    const least = rounds(store === 'sqlite' || isSoak ? 6 : 3);
     try {
-      for (let round = 0; round < rounds(store === 'sqlite' || isSoak ? 6 : 3); round++) {
+      for (let round = 0; round < least || (repeated === 0 && round < 10 * least); round++) {
         const { name, sql: text, isOrdered } = world.any(queries);
         strikes = 0;
-        const actual = await sql.query(text, { options: { ...forced, broadcast_bytes: world.any([0, 1e9]) } });
-        assertSameTable(actual, await (await reference()).query(text), { ordered: isOrdered, what: name });
+        id = await sql.submit(text, { options: world.any([forced, broadcasting]) });
+        struck ??= strike();
+        assertSameTable(await sql.table(id), await (await reference()).query(text), { ordered: isOrdered, what: name });
+        repeated += (await sql.repeated(id)).length;
       }
+      assert.ok(repeated > 0, 'no fault has cost an attempt');
     } finally {
       isOver = true;
       await struck;

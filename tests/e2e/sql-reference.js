@@ -58,7 +58,7 @@ const files = {
     orders: 'orders-*.parquet',
     lineitem: 'lineitem-*.parquet',
   },
-  ugly: { facts: 'facts-*.parquet', dims: 'dims.parquet', none: 'none.parquet', one: 'one.parquet' },
+  ugly: { facts: 'facts-*.parquet', dims: 'dims-*.parquet', none: 'none.parquet', one: 'one.parquet' },
 };
 
 // One for this process, made when it is first asked for.
@@ -83,7 +83,7 @@ export function dataOf(name, settings) {
   return made.get(name);
 }
 
-// The queries of tests/data/sql/NAME.sql: [{ name, sql, isOrdered, isVolatile }].
+// The queries of tests/data/sql/NAME.sql: [{ name, sql, isOrdered, isVolatile, isEmpty }].
 export function queriesOf(name) {
   const text = fs.readFileSync(path.join(data, 'sql', `${name}.sql`), 'utf8');
   return text
@@ -93,6 +93,7 @@ export function queriesOf(name) {
       const [head, ...lines] = part.split('\n');
       const [title, ...marks] = head.split(' ');
       const sql = lines.join('\n').trim().replace(/;$/, '');
-      return { name: title, sql, isOrdered: marks.includes('ordered'), isVolatile: marks.includes('volatile') };
+      const [isOrdered, isVolatile, isEmpty] = ['ordered', 'volatile', 'empty'].map((mark) => marks.includes(mark));
+      return { name: title, sql, isOrdered, isVolatile, isEmpty };
     });
 }

@@ -1,7 +1,7 @@
 // Distributed SQL beside one DuckDB: the same rows and types, and really distributed.
 import { assert, isSoak, scenario } from './harness.js';
 import { readMetrics } from './metrics.js';
-import { broadcasting, forced, mixed, nothingLeft, Sql } from './sql-cluster.js';
+import { broadcasting, forced, mixed, nothingLeft, Spills, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
 
@@ -194,17 +194,36 @@ scenario(
     const expected = await reference();
     const { sql, workers } = await clusterWith(world, await tpch(), { settings: { shuffle_memory_bytes: 1 } });
     const ways = [broadcasting, { ...forced, partitions: 5 }, undefined];
+    const spills = new Spills(world, ...workers);
     for (const [i, { name, sql: text, isOrdered }] of queriesOf('tpch').entries()) {
       const options = ways[i % ways.length];
-      const actual = await sql.query(text, { options });
-      assertSameTable(actual, await expected.query(text), {
-        ordered: isOrdered,
-        what: `${name} with ${JSON.stringify(options)}`,
-      });
+      const what = `${name} with ${JSON.stringify(options)}`;
+      const id = await sql.submit(text, { options });
+      assertSameTable(await sql.table(id), await expected.query(text), { ordered: isOrdered, what });
+      assert.ok((await spills.assertSpilled(sql, id, what)) || options === undefined, `${what}: rows moved`);
     }
     await nothingLeft(...workers);
   },
 );
+
+// How the sides of joins get to their tasks, as the plan has it.
+async function exchangesOf(sql, text, options) {
+  const [[, plan]] = await sql.rows(text, { options, explain: true });
+  return JSON.parse(plan).stages.map(({ output }) => output.exchange);
+}
+
+// Both sides are all lines, so neither is small beside the other one, and none of the keys is one that ranges are made of.
+scenario('a side of a join that is not small is broadcast where all are, and only there', async (world) => {
+  const expected = await reference();
+  const { sql } = await clusterWith(world, await tpch());
+  const text = `SELECT count(*) AS n, sum(a.l_quantity * b.l_linenumber) AS s, max(b.l_comment) AS c
+                FROM lineitem a JOIN lineitem b ON a.l_orderkey + 1 = b.l_orderkey + 1 AND a.l_partkey = b.l_partkey`;
+  assert.ok(!(await exchangesOf(sql, text, { ...forced, broadcast_bytes: 1e12 })).includes('broadcast'));
+  assert.ok((await exchangesOf(sql, text, broadcasting)).includes('broadcast'));
+  const id = await sql.submit(text, { options: broadcasting });
+  assertSameTable(await sql.table(id), await expected.query(text));
+  assert.equal(await sql.whyNotCut(id), '');
+});
 
 // Joins that keep rows without a partner, over NULL keys, an empty table and one huge group.
 const joins = {
@@ -235,9 +254,12 @@ scenario('trap_09_joins_that_keep_rows_without_a_partner_do_so_when_they_are_dis
   };
   for (const [name, text] of Object.entries(queries)) {
     const wanted = await expected.query(text);
+    assert.ok(wanted.rows.length > 0 || name === 'not in with NULLs', `${name} has rows`);
     for (const options of [forced, broadcasting]) {
-      const actual = await sql.query(text, { options });
-      assertSameTable(actual, wanted, { what: `${name} with ${JSON.stringify(options)}` });
+      const what = `${name} with ${JSON.stringify(options)}`;
+      const id = await sql.submit(text, { options });
+      assertSameTable(await sql.table(id), wanted, { what });
+      assert.equal(await sql.whyNotCut(id), '', what);
     }
   }
 });
@@ -267,17 +289,24 @@ for (const [what, memory] of [
       const { sql, workers } = await clusterWith(world, tables, { settings: { shuffle_memory_bytes: memory } });
       const folder = tables.facts.replace(/\/[^/]*$/, '');
       const queries = [...queriesOf('tpch'), ...queriesOf('wide').filter(({ isVolatile }) => !isVolatile)];
+      const spills = new Spills(world, ...workers);
+      let moved = 0;
       assert.ok(queries.length >= 22 + 150);
       const chosen = queries.filter(() => isSoak || world.random() < 0.1);
-      for (const { name, sql: text, isOrdered } of chosen) {
+      for (const { name, sql: text, isOrdered, isEmpty } of chosen) {
         const filled = text.replaceAll('{ugly}', folder);
         const asked = odd.has(name) ? asTexts(filled) : filled;
         const wanted = await expected.query(asked);
+        assert.equal(wanted.rows.length === 0, isEmpty, `${name} has rows, if it is not marked as empty`);
         for (const options of isSoak ? allWays : [world.any(allWays)]) {
-          const actual = await sql.query(asked, { options });
-          assertSameTable(actual, wanted, { ordered: isOrdered, what: `${name} with ${JSON.stringify(options)}` });
+          const what = `${name} with ${JSON.stringify(options)}`;
+          const id = await sql.submit(asked, { options });
+          assertSameTable(await sql.table(id), wanted, { ordered: isOrdered, what });
+          if (memory === 1) moved += await spills.assertSpilled(sql, id, what);
+          else assert.deepEqual(spills.of(id), [], what);
         }
       }
+      assert.ok(memory !== 1 || moved > 0, 'rows of some queries lay in files');
       await nothingLeft(...workers);
     },
   );

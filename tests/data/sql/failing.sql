@@ -21,6 +21,10 @@ SELECT count(*) FROM (SELECT d.k, (SELECT f.id FROM facts f WHERE f.k = d.k) AS 
 -- fails: More than one row returned by a subquery used as an expression
 SELECT count(*) FROM (SELECT d.k, (SELECT f.id FROM facts f WHERE f.k = d.k) AS v FROM dims d);
 
+-- name: several-columns-in-a-correlated-subquery
+-- fails: Correlated IN/ANY/ALL with multiple columns not yet supported
+SELECT d.name, (d.cls, d.k) IN (SELECT f.small, f.unsig FROM facts f WHERE f.k = d.k) AS x FROM dims d;
+
 -- name: more-than-one-row
 -- fails: More than one row returned by a subquery used as an expression
 SELECT count(*) FROM facts WHERE id > (SELECT k FROM dims WHERE k < 3);

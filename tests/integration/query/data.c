@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "test.h"
 
+#define TEST_PARQUET_KEY "0123456789112345" /* of secret.parquet; fallback.sql says it, too */
+
 static struct arena arena;
 static char folder[] = "/tmp/capstan-query-XXXXXX";
 static struct test_data data;
@@ -67,6 +69,22 @@ static const char *generate(struct duck_connection *connection, const char *name
     return path;
 }
 
+/* Files of which nobody can read a share, for fallback.sql: encrypted, a database, and one with a column of our own. */
+static void make_odd_files(struct duck_connection *connection)
+{
+    const char *ugly = data.ugly;
+    run(connection, "SET force_mbedtls_unsafe = true; PRAGMA add_parquet_key('key', '" TEST_PARQUET_KEY "')");
+    run(connection, arena_format(&arena,
+                                 "COPY (FROM dims) TO '%s/secret.parquet' (FORMAT parquet, "
+                                 "ENCRYPTION_CONFIG {footer_key: 'key'})",
+                                 ugly));
+    run(connection,
+        arena_format(&arena, "ATTACH '%s/local.duckdb' AS local; CREATE TABLE local.t AS FROM dims; DETACH local",
+                     ugly));
+    run(connection,
+        arena_format(&arena, "COPY (SELECT k, k + 1 AS file_row_number FROM dims) TO '%s/numbered.parquet'", ugly));
+}
+
 static void name_tables(void)
 {
     static const struct {
@@ -78,7 +96,7 @@ static void name_tables(void)
         {"supplier", "supplier.parquet", false}, {"customer", "customer.parquet", false},
         {"part", "part.parquet", false},         {"partsupp", "partsupp.parquet", false},
         {"orders", "orders-*.parquet", false},   {"lineitem", "lineitem-*.parquet", false},
-        {"facts", "facts-*.parquet", true},      {"dims", "dims.parquet", true},
+        {"facts", "facts-*.parquet", true},      {"dims", "dims-*.parquet", true},
         {"none", "none.parquet", true},          {"one", "one.parquet", true},
         {"drift", "drift-*.parquet", true},
     };
@@ -112,6 +130,7 @@ const struct test_data *test_data(void)
     CHECK_ERR(duck_connect(duck, &connection, &e), ERR_OK);
     data.tpch = generate(connection, "tpch", "SET VARIABLE scale = 0.01; SET VARIABLE row_group = 4096;");
     data.ugly = generate(connection, "ugly", arena_format(&arena, "SET VARIABLE rows = %" PRIu32 ";", ugly_rows));
+    make_odd_files(connection);
     name_tables();
     duck_disconnect(connection);
     duck_close(duck);
@@ -172,7 +191,19 @@ enum table_order test_query_order(const struct test_query *query)
     return query->is_ordered ? ORDER_MATTERS : ORDER_IS_FREE;
 }
 
-/* "-- name: NAME [ordered] [volatile [counted]]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
+bool test_has_rows(const struct test_query *query, const struct table *result)
+{
+    bool is_chance = query->is_volatile && !query->is_counted;
+    bool is_right = is_chance || (result->n_rows == 0) == query->is_empty;
+    if (!is_right) {
+        print_error("%s: %s\n", query->name,
+                    query->is_empty ? "it is marked as empty, but has rows"
+                                    : "it has no rows, so comparing says nothing");
+    }
+    return is_right;
+}
+
+/* "-- name: NAME [ordered] [volatile [counted]] [empty]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
 const struct test_query *test_queries(const char *file, uint32_t *out_n)
 {
     static const char mark[] = "\n-- name: ";
@@ -191,6 +222,7 @@ const struct test_query *test_queries(const char *file, uint32_t *out_n)
             .is_ordered = strstr(line, " ordered") != NULL,
             .is_volatile = strstr(line, " volatile") != NULL,
             .is_counted = strstr(line, " counted") != NULL,
+            .is_empty = strstr(line, " empty") != NULL,
             .fails = read_fails(line_end + 1),
             .sql = fill_in(line_end + 1, next != NULL ? (size_t)(next - line_end - 1) : strlen(line_end + 1)),
         };

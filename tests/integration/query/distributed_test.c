@@ -18,6 +18,7 @@
 
 #define SINGLE_PERCENT_MAX 10
 #define SEED 20240601
+#define PLANNED_WAYS 4 /* the first ways, whose plans are not refined and whose stages are all forced */
 
 static bool is_set(const char *name)
 {
@@ -54,14 +55,16 @@ struct totals {
     uint32_t n;
     uint32_t n_failed;
     uint32_t n_distributed;
+    uint32_t n_without_rows; /* that should have some, or have some and should not */
     uint32_t n_choices;
     uint32_t n_sieves;
     uint32_t n_sieves_out;
     uint32_t n_ranged;
     uint32_t n_empty;
     uint32_t n_grouped;
-    struct buf singles; /* "name: reason" lines */
+    struct buf singles; /* "name: reason" lines of those that nobody shares, whatever is forced */
     uint32_t n_single;
+    uint32_t n_unshared; /* runs of others, in ways that are planned, of which no stage had two tasks */
 };
 
 static struct runner open_runner(void)
@@ -94,8 +97,7 @@ static bool run_one_way(struct runner *runner, const struct test_query *query, c
     return is_same;
 }
 
-static void note_facts(struct totals *totals, const struct test_query *query, const struct run_facts *facts,
-                       bool is_first)
+static void note_facts(struct totals *totals, const struct run_facts *facts, bool is_first)
 {
     totals->n_choices += facts->n_choices;
     totals->n_sieves += facts->n_sieves;
@@ -107,11 +109,28 @@ static void note_facts(struct totals *totals, const struct test_query *query, co
         return;
     }
     totals->n++;
-    if (facts->is_single) {
-        totals->n_single++;
-        buf_format(&totals->singles, "%s: %s\n", query->name, facts->reason);
-    }
     totals->n_distributed += !facts->is_single && facts->n_splits_max > 1 ? 1 : 0;
+}
+
+/* Notes a query that is one task by decision, or of which no stage has two tasks in some way. Whether it is one. */
+static bool note_single(struct runner *runner, const struct test_query *query, struct totals *totals)
+{
+    const char *reason = NULL;
+    struct run_facts facts = {0};
+    for (size_t way = 0; way < PLANNED_WAYS && reason == NULL; way++) {
+        struct error e = {0};
+        CHECK_ERR(run_plan(runner, query->sql, &ways[way].options.cut, &facts, &e), ERR_OK);
+        if (facts.is_single) {
+            reason = facts.reason;
+        } else if (facts.n_tasks_max < 2) {
+            reason = "each of its stages is one task";
+        }
+    }
+    if (reason != NULL) {
+        totals->n_single++;
+        buf_format(&totals->singles, "%s: %s\n", query->name, reason);
+    }
+    return reason != NULL;
 }
 
 /* Runs the queries of a file; `n_ways` ways each unless all are wanted. */
@@ -135,12 +154,15 @@ static struct totals run_file(struct runner *runner, const char *file, uint32_t 
             fprintf(stderr, "%s: in one piece: %s\n", queries[i].name, e.message);
             totals.n_failed++;
         }
+        bool is_known = e.code == ERR_OK && note_single(runner, &queries[i], &totals);
+        totals.n_without_rows += e.code == ERR_OK && !test_has_rows(&queries[i], &expected) ? 1 : 0;
         for (uint32_t k = 0; k < n_tried && e.code == ERR_OK; k++) {
             struct run_facts facts;
             /* The ways that go together are far apart, so that two of them are different enough. */
             size_t way = (first + k * (n_tried == 2 ? 3 : 1)) % ARRAY_LEN(ways);
             totals.n_failed += run_one_way(runner, &queries[i], &expected, way, &facts) ? 0 : 1;
-            note_facts(&totals, &queries[i], &facts, k == 0);
+            note_facts(&totals, &facts, k == 0);
+            totals.n_unshared += way < PLANNED_WAYS && !is_known && facts.n_tasks_max < 2 ? 1 : 0;
         }
         table_deinit(&expected);
     }
@@ -168,15 +190,41 @@ TEST(all_queries_of_tpch_are_distributed_and_right)
     struct runner runner = open_runner();
     struct totals totals = run_file(&runner, "tpch.sql", 2);
     CHECK_UINT(totals.n_failed, 0);
+    CHECK_UINT(totals.n_single, 0);
     if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
         CHECK_UINT(totals.n, 22);
+        CHECK_UINT(totals.n_without_rows, TEST_TPCH_WITHOUT_ROWS);
         CHECK_UINT(totals.n_distributed, 22);
         CHECK(totals.n_choices > 0);
         CHECK(totals.n_ranged > 0);
-        CHECK(totals.n_empty > 0);
         CHECK(totals.n_grouped > 0);
     }
     buf_deinit(&totals.singles);
+    runner_close(&runner);
+}
+
+/* Of q11, no supplier is of the nation that it asks for; when that is known, what they have is not read. */
+TEST(what_would_be_joined_with_nothing_is_not_read)
+{
+    struct runner runner = open_runner();
+    uint32_t n = 0;
+    uint32_t n_empty = 0;
+    const struct test_query *queries = test_queries("tpch.sql", &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct table expected = {0};
+        struct error e = {0};
+        if (strcmp(queries[i].name, "q11") != 0) {
+            continue;
+        }
+        CHECK_ERR(run_whole(&runner, queries[i].sql, &expected, &e), ERR_OK);
+        for (size_t way = PLANNED_WAYS; way < ARRAY_LEN(ways); way++) {
+            struct run_facts facts;
+            CHECK(run_one_way(&runner, &queries[i], &expected, way, &facts));
+            n_empty += facts.n_empty;
+        }
+        table_deinit(&expected);
+    }
+    CHECK(n_empty > 0);
     runner_close(&runner);
 }
 
@@ -227,9 +275,26 @@ TEST(queries_over_the_whole_dialect_are_right_and_few_of_them_are_one_task)
     if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
         check_golden("tests/data/sql/single.txt", totals.singles.n > 0 ? totals.singles.data : "");
         CHECK(totals.n_single * 100 <= totals.n * SINGLE_PERCENT_MAX);
+        CHECK_UINT(totals.n_unshared, 0);
         CHECK(totals.n_grouped > 0);
     }
     CHECK_UINT(totals.n_failed, 0);
+    CHECK_UINT(totals.n_without_rows, 0);
+    buf_deinit(&totals.singles);
+    runner_close(&runner);
+}
+
+TEST(what_cannot_be_cut_is_one_task_with_its_reason_and_right)
+{
+    struct runner runner = open_runner();
+    struct totals totals = run_file(&runner, "fallback.sql", (uint32_t)ARRAY_LEN(ways));
+    if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
+        check_golden("tests/data/sql/fallback.txt", totals.singles.n > 0 ? totals.singles.data : "");
+        CHECK_UINT(totals.n_single, totals.n);
+        CHECK(totals.n > 0);
+    }
+    CHECK_UINT(totals.n_failed, 0);
+    CHECK_UINT(totals.n_without_rows, 0);
     buf_deinit(&totals.singles);
     runner_close(&runner);
 }
@@ -352,6 +417,19 @@ TEST(several_files_of_csv_or_json_are_shared_out_and_read_as_one)
     CHECK_UINT(count_readers(&runner, SHARED "'{ugly}/shared-*.csv'", &options), 2);
     options.cut = (struct cut_options){.slots = 4, .single_task_bytes = 1000}; /* not forced, but not small either */
     CHECK_UINT(count_readers(&runner, SHARED "'{ugly}/shared-*.csv'", &options), 3);
+    runner_close(&runner);
+}
+
+/* Its tables come from a table function, so nothing splits them; what they are joined with is split. */
+TEST(a_local_database_is_read_beside_files_that_tasks_share)
+{
+    struct runner runner = open_runner();
+    for (size_t way = 0; way < PLANNED_WAYS; way++) {
+        CHECK(count_readers(&runner,
+                            "SELECT d.name, f.id FROM read_duckdb('{ugly}/local.duckdb', table_name = 't') d "
+                            "JOIN facts f ON f.k = d.k WHERE f.id < 1000",
+                            &ways[way].options) > 1);
+    }
     runner_close(&runner);
 }
 

@@ -380,6 +380,7 @@ static enum err run_stage(struct run *run, uint32_t stage)
         err = run_task(run, stage, i);
     }
     run->n_tasks[s->id] = n;
+    run->facts->n_tasks_max = n > run->facts->n_tasks_max ? n : run->facts->n_tasks_max;
     run->facts->n_grouped += s->n_groups > 0 ? 1 : 0;
     run->facts->n_empty += s->n_splits > 0 && s->splits[0].is_empty ? 1 : 0;
     if (s->n_splits > run->facts->n_splits_max) {
@@ -472,6 +473,12 @@ static enum err prepare(struct runner *runner, const char *sql, const struct cut
     return err;
 }
 
+static void note_single(const struct physical_plan *plan, struct run_facts *facts)
+{
+    facts->is_single = plan->single_reason != NULL;
+    snprintf(facts->reason, sizeof facts->reason, "%s", facts->is_single ? plan->single_reason : "");
+}
+
 enum err run_cut(struct runner *runner, const char *sql, const struct run_options *options, struct table *out,
                  struct run_facts *out_facts, struct error *e)
 {
@@ -488,9 +495,27 @@ enum err run_cut(struct runner *runner, const char *sql, const struct run_option
         run.n_tasks = arena_zalloc(&arena, run.n_ids * sizeof *run.n_tasks);
         run.out = out;
         run.e = e;
-        out_facts->is_single = plan->single_reason != NULL;
-        snprintf(out_facts->reason, sizeof out_facts->reason, "%s", out_facts->is_single ? plan->single_reason : "");
+        note_single(plan, out_facts);
         err = run_stages(&run);
+    }
+    arena_deinit(&arena);
+    return err;
+}
+
+enum err run_plan(struct runner *runner, const char *sql, const struct cut_options *options,
+                  struct run_facts *out_facts, struct error *e)
+{
+    struct arena arena = {0};
+    struct physical_plan *plan = NULL;
+    *out_facts = (struct run_facts){0};
+    enum err err = prepare(runner, sql, options, &arena, &plan, &out_facts->is_ordered, e);
+    if (err == ERR_OK) {
+        note_single(plan, out_facts);
+        out_facts->n_stages = plan->n_stages;
+        for (uint32_t i = 0; i < plan->n_stages; i++) {
+            uint32_t n = physical_tasks(plan, i);
+            out_facts->n_tasks_max = n > out_facts->n_tasks_max ? n : out_facts->n_tasks_max;
+        }
     }
     arena_deinit(&arena);
     return err;

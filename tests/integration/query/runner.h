@@ -53,6 +53,7 @@ struct run_facts {
     uint32_t n_stages;
     uint32_t n_splits_max;  /* of one stage that reads files */
     uint32_t n_readers_max; /* tasks of such a stage; one may have several splits */
+    uint32_t n_tasks_max;   /* of any stage */
     uint32_t n_choices;     /* that were made for a broadcast */
     uint32_t n_sieves;      /* stages that left out rows before these moved */
     uint32_t n_sieves_out;  /* such stages that were not worth it, and gone */
@@ -75,6 +76,10 @@ enum err run_whole(struct runner *runner, const char *sql, struct table *out, st
 /* Cuts the query and runs its stages. */
 enum err run_cut(struct runner *runner, const char *sql, const struct run_options *options, struct table *out,
                  struct run_facts *out_facts, struct error *e);
+
+/* Cuts the query only: is_single, reason, n_stages and n_tasks_max are filled in, as they are before anything has run. */
+enum err run_plan(struct runner *runner, const char *sql, const struct cut_options *options,
+                  struct run_facts *out_facts, struct error *e);
 
 /* Cuts the query only; what `--explain` shows is appended. */
 enum err run_explain(struct runner *runner, const char *sql, const struct cut_options *options, struct buf *out,

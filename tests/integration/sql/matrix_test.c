@@ -24,13 +24,18 @@ struct counts {
     uint32_t n_cut;
     uint32_t n_shared;
     uint32_t n_tails;
+    uint32_t n_moved; /* in which rows went from one stage to another */
+    uint32_t n_filed; /* that have left files */
 };
 
 struct totals {
     uint32_t n_queries;
     struct counts forced;
     struct counts in_use;
+    struct counts in_memory; /* of all of these, those with memory for what stages write */
+    struct counts in_files;  /* and those without */
     uint32_t n_failed;
+    uint32_t n_without_rows; /* that should have some, or have some and should not */
 };
 
 static void note_run(struct counts *counts, const struct pair_run *run)
@@ -39,13 +44,16 @@ static void note_run(struct counts *counts, const struct pair_run *run)
     counts->n_cut += run->n_stages > 1 ? 1 : 0; /* else the planning task has run it */
     counts->n_shared += run->n_tasks_max > 1 ? 1 : 0;
     counts->n_tails += run->has_tail ? 1 : 0;
+    counts->n_moved += run->n_stages > 2 ? 1 : 0; /* the planning, and at least two */
+    counts->n_filed += run->n_files > 0 ? 1 : 0;
 }
 
 static void print_counts(const char *file, const char *how, const struct counts *counts)
 {
     printf("%s, %s: %" PRIu32 " runs, %" PRIu32 " of them in stages, %" PRIu32 " by several tasks, %" PRIu32
-           " with the last stages as one task\n",
-           file, how, counts->n_runs, counts->n_cut, counts->n_shared, counts->n_tails);
+           " with the last stages as one task; in %" PRIu32 " rows moved, %" PRIu32 " left files\n",
+           file, how, counts->n_runs, counts->n_cut, counts->n_shared, counts->n_tails, counts->n_moved,
+           counts->n_filed);
 }
 
 static void run_query(struct pair *pair, const struct test_query *query, const bool *is_chosen, struct totals *totals)
@@ -57,6 +65,7 @@ static void run_query(struct pair *pair, const struct test_query *query, const b
     enum err err = pair_whole(pair, query->sql, &expected, &sql, &e);
     CHECK_STR(e.message, "");
     CHECK_ERR(err, ERR_OK);
+    totals->n_without_rows += test_has_rows(query, &expected) ? 0 : 1;
     for (uint32_t i = 0; i < PAIR_WAYS; i++) {
         const struct pair_way *way = pair_way_of(i);
         struct buf why = {0};
@@ -69,6 +78,7 @@ static void run_query(struct pair *pair, const struct test_query *query, const b
             totals->n_failed++;
         }
         note_run(way->is_forced ? &totals->forced : &totals->in_use, &run);
+        note_run(way->is_spilled ? &totals->in_files : &totals->in_memory, &run);
         buf_deinit(&why);
     }
     table_deinit(&expected);
@@ -99,7 +109,7 @@ static struct totals run_file(const char *file, uint32_t permille)
             run_query(&pair, &queries[i], is_chosen, &totals);
         }
     }
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2 && totals.forced.n_cut > 0; i++) {
         for (uint32_t k = 0; k < CLUSTER_WORKERS; k++) {
             CHECK(exchange_server_bytes(pair.clusters[i].workers[k].server) > 0); /* rows went over the network */
         }
@@ -108,6 +118,8 @@ static struct totals run_file(const char *file, uint32_t permille)
     totals.n_queries = n;
     print_counts(file, "by force", &totals.forced);
     print_counts(file, "as in use", &totals.in_use);
+    print_counts(file, "in memory", &totals.in_memory);
+    print_counts(file, "in files", &totals.in_files);
     CHECK_UINT(totals.n_failed, 0);
     return totals;
 }
@@ -116,19 +128,36 @@ TEST(the_queries_of_tpch_give_the_same_over_workers_in_all_ways)
 {
     struct totals totals = run_file("tpch.sql", 250);
     CHECK_UINT(totals.n_queries, 22);
+    CHECK(totals.n_without_rows <= TEST_TPCH_WITHOUT_ROWS);
     CHECK(totals.forced.n_runs > 10);
     CHECK_UINT(totals.forced.n_cut, totals.forced.n_runs);
     /* Of all 44 it is 34; those that the seed chooses are few. */
     CHECK((totals.in_use.n_shared + 2) * 2 > totals.in_use.n_runs);
     CHECK(totals.in_use.n_tails > 0);
+    CHECK_UINT(totals.in_files.n_filed, totals.in_files.n_moved);
+    CHECK_UINT(totals.in_memory.n_filed, 0);
+}
+
+TEST(queries_that_cannot_be_cut_give_the_same_over_workers)
+{
+    struct totals totals = run_file("fallback.sql", 1000);
+    CHECK(totals.n_queries > 0);
+    CHECK_UINT(totals.n_without_rows, 0);
+    CHECK_UINT(totals.forced.n_runs + totals.in_use.n_runs, PAIR_WAYS * totals.n_queries);
+    CHECK_UINT(totals.forced.n_cut + totals.in_use.n_cut, 0);
 }
 
 TEST(queries_over_the_whole_dialect_give_the_same_over_workers_in_all_ways)
 {
     struct totals totals = run_file("wide.sql", 250);
     CHECK(totals.n_queries >= 150);
+    CHECK_UINT(totals.n_without_rows, 0);
     CHECK(totals.forced.n_runs > totals.n_queries / 3);
     CHECK(totals.forced.n_cut * 10 > totals.forced.n_runs * 8);
     CHECK(totals.in_use.n_runs > totals.n_queries / 6);
     CHECK(totals.in_use.n_shared * 2 > totals.in_use.n_runs);
+    /* What moves is in files; a few queries have no row that does. */
+    CHECK(totals.in_files.n_filed * 20 > totals.in_files.n_moved * 19);
+    CHECK(totals.in_files.n_moved > totals.n_queries / 3);
+    CHECK_UINT(totals.in_memory.n_filed, 0);
 }

@@ -478,7 +478,7 @@ TEST(a_plan_of_a_client_only_reads_and_has_right_placeholders)
         "stage 0: its \"sql\" has a bracket that closes, but was not opened\n"
         "stage 0: key number 1 must be one expression, without comments\n"
         "stage 1: key number 1 must be one expression, without comments\n"
-        "stage 1: \"sql\" must be one statement where rows go to partitions or files, without a CREATE TEMP VIEW before it");
+        "stage 1: \"sql\" must be one statement where rows go to partitions, without a CREATE TEMP VIEW before it");
     reading_deinit(&r);
     r = (struct reading){0};
     CHECK_ERR(physical_read_foreign(example, strlen(example), &r.arena, &r.plan, &r.errors, &r.e), ERR_OK);

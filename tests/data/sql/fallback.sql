@@ -1,0 +1,29 @@
+-- Queries that are one task, whatever is forced, since tasks could not share them, or SQL cannot say what the plan of DuckDB
+-- does; fallback.txt has the reasons. Those of wide.sql are in single.txt. `{ugly}` has files that only its maker knows of.
+
+-- name: encrypted-parquet
+SELECT cls, count(*), max(k) FROM read_parquet('{ugly}/secret.parquet', encryption_config = {footer_key_value: '0123456789112345'}) GROUP BY cls;
+
+-- name: encrypted-parquet-join
+SELECT f.id, s.name FROM facts f JOIN read_parquet('{ugly}/secret.parquet', encryption_config = {footer_key_value: '0123456789112345'}) s ON f.k = s.k WHERE f.id < 1000;
+
+-- name: local-database
+SELECT cls, count(*), max(k) FROM '{ugly}/local.duckdb' GROUP BY cls;
+
+-- name: file-with-row-numbers-of-its-own
+SELECT k % 10 AS m, sum(file_row_number), count(*) FROM '{ugly}/numbered.parquet' GROUP BY m;
+
+-- name: rows-in-correlated-subquery
+SELECT d.name, (d.cls, d.k) IN (SELECT (f.small, f.unsig) FROM facts f WHERE f.k = d.k) AS x FROM dims d;
+
+-- name: rows-not-in-correlated-subquery
+SELECT d.name FROM dims d WHERE (d.cls, d.k % 7) NOT IN (SELECT (f.small, f.unsig % 7) FROM facts f WHERE f.k = d.k) OR d.k = 3;
+
+-- name: structs-by-order-in-correlated-subquery
+SELECT d.name, {'a': d.k, 'b': d.cls} > ANY (SELECT {'a': f.k, 'b': f.small::BIGINT} FROM facts f WHERE f.k = d.k) AS x FROM dims d;
+
+-- name: range-frame-over-sum
+SELECT id, count(*) OVER (PARTITION BY k ORDER BY id + 1 RANGE BETWEEN 100 PRECEDING AND 200 FOLLOWING) FROM facts WHERE id < 3000;
+
+-- name: cast-to-nested-enum
+SELECT k, ['low']::ENUM('low', 'high')[], NULL::STRUCT(a ENUM('x')) FROM facts WHERE id < 100;
