@@ -120,6 +120,11 @@ static void choose_sizes(struct cutter *c, const struct input_total *total)
     c->broadcast_bytes = options->broadcast_bytes >= LIMIT_QUANTITY ? INFINITY : (double)options->broadcast_bytes;
 }
 
+double cut__size(const struct cutter *c, double size)
+{
+    return c->options->shrink > 0 ? size / c->options->shrink : size;
+}
+
 /* As the plan says it: 0 is the usual size, which readers of earlier releases know as well. */
 static uint64_t unusual_partition_bytes(const struct cut_options *options)
 {

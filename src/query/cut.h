@@ -48,6 +48,7 @@ struct cut_options {
     uint64_t partition_bytes;   /* what a task should read; 0: 64 MiB */
     uint64_t tail_bytes;        /* the last stages become one task if they turn out to read no more; 0: never */
     bool is_forced;             /* cut whatever the size, and let no task read a whole table for itself */
+    uint32_t shrink;            /* sizes that decide are divided by it, for tests over small tables; 0: by 1 */
     const struct split_catalog *catalog;
     const struct join_rules *join_rules;          /* NULL: the right ones. Tests plant wrong ones */
     const struct aggregate_rule *aggregate_rules; /* NULL: the right ones */

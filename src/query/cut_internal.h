@@ -302,4 +302,7 @@ void cut__describe(struct buf *out, const struct plan_node *node);
 /* Which of the inputs `names`, if empty, leave the node without rows. Writes one flag per name. */
 void cut__empty_if(const struct plan_node *node, const char *const *names, uint32_t n, bool *out_flags);
 
+/* A size, or a number of rows, that decides about something (cut_options.shrink). */
+double cut__size(const struct cutter *c, double size);
+
 #endif

@@ -158,7 +158,8 @@ static double broadcast_max(const struct cutter *c, const struct fragment *other
 {
     double slots = c->options->slots > 2 ? (double)c->options->slots : 2;
     double share = cut__bytes(other) / (slots - 1);
-    double enough = share > BROADCAST_ALWAYS_BYTES ? share : BROADCAST_ALWAYS_BYTES;
+    double always = cut__size(c, BROADCAST_ALWAYS_BYTES);
+    double enough = share > always ? share : always;
     return isinf(c->broadcast_bytes) || enough > c->broadcast_bytes ? c->broadcast_bytes : enough;
 }
 
@@ -167,7 +168,8 @@ static bool is_small(const struct cutter *c, const struct fragment *side, const 
 {
     double max = broadcast_max(c, other);
     double most = cut__bytes_max(side);
-    bool is_likely = cut__bytes(side) <= max / 2 && most <= BROADCAST_CERTAIN_BYTES && most <= c->broadcast_bytes;
+    bool is_likely =
+        cut__bytes(side) <= max / 2 && most <= cut__size(c, BROADCAST_CERTAIN_BYTES) && most <= c->broadcast_bytes;
     return most <= max || is_likely;
 }
 
@@ -192,7 +194,7 @@ static int doubtful_side(const struct cutter *c, const struct join_sides *s)
 static bool is_worth_writing(const struct cutter *c, const struct fragment *small, bool may_replicate,
                              const struct fragment *large)
 {
-    return may_replicate && !isinf(c->broadcast_bytes) && cut__bytes(large) > BROADCAST_ALWAYS_BYTES &&
+    return may_replicate && !isinf(c->broadcast_bytes) && cut__bytes(large) > cut__size(c, BROADCAST_ALWAYS_BYTES) &&
            cut__bytes(small) <= broadcast_max(c, large);
 }
 

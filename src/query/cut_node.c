@@ -9,15 +9,15 @@
 #include "query/cut_internal.h"
 
 #define SPLITS_PER_SLOT 64 /* so fine is a scan cut, before it is put together for tasks */
-#define TASK_BYTES_MIN (UINT64_C(4) * 1024 * 1024)
+#define TASK_BYTES_MIN (4.0 * 1024 * 1024)
 
 /*
  * A small table is read by every task for itself, rather than by one for all: that takes less time than one more stage. It
  * is small if its files are, or what is read of them is; but then the files must not be many times of that, and the
  * largest table is still shared out, as a query that is not to be one task needs something to share out.
  */
-#define REPLICATED_FILE_BYTES (UINT64_C(1024) * 1024)
-#define REPLICATED_FILE_BYTES_MAX (UINT64_C(32) * 1024 * 1024)
+#define REPLICATED_FILE_BYTES (1024.0 * 1024)
+#define REPLICATED_FILE_BYTES_MAX (32.0 * 1024 * 1024)
 #define REPLICATED_READ_BYTES (16.0 * 1024 * 1024)
 #define REPLICATED_ROWS_MAX 400000
 
@@ -148,10 +148,10 @@ static bool is_small(struct cutter *c, const struct scan *scan, const struct spl
     if (c->options->is_forced || (double)total->bytes > c->broadcast_bytes) {
         return false;
     }
-    return total->bytes <= REPLICATED_FILE_BYTES ||
-           (total->bytes < c->largest_scan_bytes && total->bytes <= REPLICATED_FILE_BYTES_MAX &&
-            total->rows <= REPLICATED_ROWS_MAX &&
-            (double)total->rows * read_row_bytes(c, scan) <= REPLICATED_READ_BYTES);
+    return (double)total->bytes <= cut__size(c, REPLICATED_FILE_BYTES) ||
+           (total->bytes < c->largest_scan_bytes && (double)total->bytes <= cut__size(c, REPLICATED_FILE_BYTES_MAX) &&
+            (double)total->rows <= cut__size(c, REPLICATED_ROWS_MAX) &&
+            (double)total->rows * read_row_bytes(c, scan) <= cut__size(c, REPLICATED_READ_BYTES));
 }
 
 struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes)
@@ -159,7 +159,7 @@ struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes)
     uint64_t slots = c->options->slots > 0 ? c->options->slots : 1;
     return (struct split_sizes){.bytes_target = bytes / (slots * SPLITS_PER_SLOT) + 1,
                                 .slots = (uint32_t)slots,
-                                .task_bytes_min = c->options->is_forced ? 1 : TASK_BYTES_MIN,
+                                .task_bytes_min = c->options->is_forced ? 1 : (uint64_t)cut__size(c, TASK_BYTES_MIN),
                                 .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
 }
 

@@ -550,6 +550,6 @@ bool cut__could_be_together(struct cutter *c, struct fragment *f, struct express
                             double n_groups)
 {
     bool is_tried = c->options->is_forced && c->options->partitions > 0; /* whoever says so much wants to see all */
-    bool is_worth = is_tried || n_groups < 0 || n_groups >= GROUPS_MIN;
+    bool is_worth = is_tried || n_groups < 0 || n_groups >= cut__size(c, GROUPS_MIN);
     return is_worth && cut__find_range(c, f, keys, n) >= 0;
 }

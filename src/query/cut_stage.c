@@ -400,7 +400,7 @@ static bool reread_whole_instead(struct cutter *c, const struct fragment *f, str
     }
     uint32_t stage = cut__stage_of(c, node);
     double bytes = c->stages[stage].estimate.bytes;
-    if (bytes < 0 || bytes > REREAD_BYTES_MAX || bytes > c->broadcast_bytes) {
+    if (bytes < 0 || bytes > cut__size(c, REREAD_BYTES_MAX) || bytes > c->broadcast_bytes) {
         return false;
     }
     struct plan_node *whole = cut__read(c, stage, node, true);

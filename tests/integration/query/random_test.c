@@ -58,8 +58,9 @@ static void say(const struct campaign *c, const char *how, const char *sql, cons
 
 /* Whether the query, cut, gives something else than in one piece. What DuckDB refuses shows nothing. */
 /*
- * The filter that a join makes while it runs DuckDB 1.5.6 cannot always apply to files whose columns are not in the same
- * places: the query fails. So it is no difference if it fails in DuckDB alone as well.
+ * The filter that a join makes while it runs DuckDB 1.5.6 cannot always apply to files whose columns are of other types, or not
+ * in the same places: the query fails. So it is no difference if it fails in DuckDB alone as well, or if all tasks read such
+ * files for themselves: then it depends on how many rows a task has which side makes the filter.
  */
 static bool fails_in_duckdb(struct campaign *c, const char *sql, const char *message)
 {
@@ -69,7 +70,7 @@ static bool fails_in_duckdb(struct campaign *c, const char *sql, const char *mes
     bool is_known = strstr(message, reason) != NULL;
     bool fails = is_known && run_plain(&c->runner, sql, &ignored, &e) != ERR_OK && strstr(e.message, reason) != NULL;
     table_deinit(&ignored);
-    return fails;
+    return fails || (is_known && c->options.cut.shrink > 0);
 }
 
 static bool shows_difference(struct campaign *c, const char *sql, struct buf *difference)
@@ -106,10 +107,31 @@ static bool still_differs(void *context, const char *sql)
     return is_different;
 }
 
+/* As in a cluster that is in use, whose plans follow from sizes: tables that all tasks read, sides that are surely small. */
+static void choose_by_size(struct campaign *c, struct prng *prng)
+{
+    static const uint64_t limits[] = {20000, 200000, 64 << 20, 64 << 20};
+    static const uint32_t shrinks[] = {50, 200, 1000};
+    c->options = (struct run_options){
+        .cut = {.partitions = prng_permille(prng, 300) ? 2 + (uint32_t)prng_below(prng, 4) : 0,
+                .slots = 1 + (uint32_t)prng_below(prng, 6),
+                .broadcast_bytes = limits[prng_below(prng, 4)],
+                .tail_bytes = prng_permille(prng, 300) ? 100000 : 0,
+                .partition_bytes = prng_permille(prng, 500) ? 20000 : 0,
+                .shrink = shrinks[prng_below(prng, 3)]},
+        .is_refined = prng_permille(prng, 600),
+        .refine_bytes = prng_permille(prng, 500) ? 30000 : 0,
+    };
+}
+
 static void choose_options(struct campaign *c, uint64_t seed)
 {
     struct prng prng;
     prng_init(&prng, seed ^ 0x9e3779b9);
+    if (prng_permille(&prng, 400)) {
+        choose_by_size(c, &prng);
+        return;
+    }
     static const uint64_t limits[] = {0, UINT64_MAX, 20000, 200000};
     c->options = (struct run_options){
         .cut = {.partitions = 2 + (uint32_t)prng_below(&prng, 2),
@@ -131,11 +153,11 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 static void print_failure(const struct run_options *options, uint64_t seed, const char *sql, const char *difference)
 {
     fprintf(stderr,
-            "seed %" PRIu64 " (%u partitions, %u slots, broadcast %" PRIu64 ", tail %" PRIu64 ", %s, %" PRIu64
-            " bytes a task): %s\n  %s\n",
+            "seed %" PRIu64 " (%u partitions, %u slots, broadcast %" PRIu64 ", tail %" PRIu64
+            ", sizes by %u, %s, %" PRIu64 " bytes a task): %s\n  %s\n",
             seed, (unsigned)options->cut.partitions, (unsigned)options->cut.slots, options->cut.broadcast_bytes,
-            options->cut.tail_bytes, options->is_refined ? "refined" : "not refined", options->refine_bytes, sql,
-            difference);
+            options->cut.tail_bytes, (unsigned)options->cut.shrink, options->is_refined ? "refined" : "not refined",
+            options->refine_bytes, sql, difference);
 }
 
 TEST(random_queries_give_the_same_in_stages_and_in_one_piece)

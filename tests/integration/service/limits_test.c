@@ -79,6 +79,25 @@ static void await_code(struct guarded *g, const char *token, enum err wanted)
     }
 }
 
+#define AGAIN_MS 500
+
+/* A call of before may be open still when a stream arrives: then that is the one that is refused, and all are opened again. */
+static void followers_fill(struct followers *f, struct guarded *g, const char *token)
+{
+    int64_t until_ms = clock_mono_ms() + PATIENCE_MS;
+    int64_t again_ms = clock_mono_ms() + AGAIN_MS;
+    followers_init(f, g, token);
+    while (list_nodes(g, token) != ERR_EXHAUSTED) {
+        CHECK(clock_mono_ms() < until_ms);
+        if (clock_mono_ms() >= again_ms) {
+            followers_deinit(f);
+            followers_init(f, g, token);
+            again_ms = clock_mono_ms() + AGAIN_MS;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
 TEST(a_client_with_too_much_open_is_refused_at_both_doors_and_others_are_served)
 {
     struct settings settings = settings_default();
@@ -91,8 +110,7 @@ TEST(a_client_with_too_much_open_is_refused_at_both_doors_and_others_are_served)
     for (int64_t until_ms = clock_mono_ms() + PATIENCE_MS; list_nodes(&g, "read-token") != ERR_OK;) {
         CHECK(clock_mono_ms() < until_ms); /* it leads: else there is nothing to follow */
     }
-    followers_init(&followers, &g, "read-token");
-    await_outcome(&g, "read-token", true);
+    followers_fill(&followers, &g, "read-token");
     CHECK_STR(g.e.message, "this client has 3 calls open that have not been answered");
     CHECK(strstr(g.e.hint, "max_calls_per_client") != NULL);
     talk(service_http_address(g.service), "GET /v1/nodes", "Authorization: Bearer read-token\r\n", NULL, &answer);
