@@ -27,7 +27,6 @@ const struct aggregate_rule aggregate_rules_default[] = {
     {"count_if", .n_args = 1, .partials = {{"count_if(@0)%", NULL, PARTIAL_RESULT}}, .final = "sum(@0)"},
     {"countif", .n_args = 1, .partials = {{"count_if(@0)%", NULL, PARTIAL_RESULT}}, .final = "sum(@0)"},
     {"sum", .needs_number = true, SAME("sum")},
-    {"sum_no_overflow", .needs_number = true, SAME("sum")},
     {"min", .ignores_distinct = true, SAME("min")},
     {"max", .ignores_distinct = true, SAME("max")},
     {"bool_and", .ignores_distinct = true, SAME("bool_and")},

@@ -352,6 +352,24 @@ static struct physical_plan *settle_tail(struct physical_plan *plan, const struc
     return merged != NULL ? merged : plan;
 }
 
+/* Stages that will have no rows need not read, nor do those that read them; and their choices are made. */
+static bool *settle_empty(struct physical_plan *plan, const struct stage_size *sizes, struct arena *arena)
+{
+    const bool *is_lasting = find_lasting(plan, arena);
+    bool *is_empty = arena_zalloc(arena, plan->n_stages * sizeof *is_empty);
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (is_settled(plan, sizes, i)) {
+            is_empty[i] = sizes[i].is_finished && sizes[i].rows == 0 && is_lasting[i];
+            continue;
+        }
+        is_empty[i] = will_be_empty(&plan->stages[i], is_empty);
+        if (is_empty[i]) {
+            make_empty(plan, i, arena);
+        }
+    }
+    return is_empty;
+}
+
 struct physical_plan *query_refine(const struct physical_plan *plan, const struct stage_size *sizes,
                                    const struct refine_options *options, struct arena *arena)
 {
@@ -361,21 +379,13 @@ struct physical_plan *query_refine(const struct physical_plan *plan, const struc
             choose(next, sizes, i, arena);
         }
     }
+    const bool *is_empty = settle_empty(next, sizes, arena); /* before the tail, which waits for choices */
     struct physical_plan *settled = next->tail_bytes > 0 ? settle_tail(next, sizes, arena) : next;
     if (settled != next) {
         return settled;
     }
-    const bool *is_lasting = find_lasting(next, arena);
-    bool *is_empty = arena_zalloc(arena, next->n_stages * sizeof *is_empty);
-    for (uint32_t i = 0; i < next->n_stages; i++) {
-        if (is_settled(next, sizes, i)) {
-            is_empty[i] = sizes[i].is_finished && sizes[i].rows == 0 && is_lasting[i];
-            continue;
-        }
-        is_empty[i] = will_be_empty(&next->stages[i], is_empty);
-        if (is_empty[i]) {
-            make_empty(next, i, arena);
-        } else if (options->partition_bytes > 0) {
+    for (uint32_t i = 0; i < next->n_stages && options->partition_bytes > 0; i++) {
+        if (!is_settled(next, sizes, i) && !is_empty[i]) {
             group_partitions(next, sizes, i, options->partition_bytes, arena);
         }
     }

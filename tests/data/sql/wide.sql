@@ -745,3 +745,6 @@ SELECT id, count(*) OVER (PARTITION BY k ORDER BY id - 1 RANGE BETWEEN 100 PRECE
 
 -- name: files-by-name-grouped
 SELECT c > 10, count(*), sum(a), min(b) FROM read_parquet('{ugly}/mixed-*.parquet', union_by_name = true) WHERE b > 'x3' GROUP BY 1;
+
+-- name: sum-that-cannot-overflow
+SELECT sum(r1.ps_suppkey), count(DISTINCT r0.c_mktsegment), count(*) FROM (SELECT * FROM customer q WHERE hash(q.c_custkey) % 6 = 0) r0 JOIN (SELECT * FROM partsupp q WHERE hash(q.ps_partkey) % 32 = 0) r1 ON r0.c_custkey = r1.ps_partkey AND r0.c_name < '%' WHERE (r0.c_custkey IS NOT NULL OR r1.ps_supplycost < 0.0);

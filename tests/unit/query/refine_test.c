@@ -299,6 +299,32 @@ TEST(emptiness_is_passed_on)
     arena_deinit(&f.arena);
 }
 
+/* Seed 1795045502 of the random queries: a choice that ends because there are no rows was the last that the tail waited for. */
+TEST(a_tail_does_not_wait_for_choices_about_nothing)
+{
+    struct fixture f = fixture_of(
+        "{\"stages\":["
+        "{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"splits\":[{\"file\":\"a\"}],"
+        "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":2}},"
+        "{\"id\":1,\"inputs\":{\"a\":0},\"sql\":\"SELECT c0 FROM a\",\"empty_if\":[\"a\"],"
+        "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":2}},"
+        "{\"id\":2,\"inputs\":{\"b\":0},\"sql\":\"SELECT c0 FROM b\",\"empty_if\":[\"b\"],"
+        "\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":2}},"
+        "{\"id\":3,\"inputs\":{\"s\":1,\"l\":2},\"sql\":\"SELECT * FROM l, s\",\"empty_if\":[\"s\",\"l\"],"
+        "\"choice\":{\"small\":1,\"large\":2,\"bytes\":1000},\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":2}},"
+        "{\"id\":4,\"inputs\":{\"j\":3},\"sql\":\"SELECT c0 FROM j GROUP BY c0\",\"empty_if\":[\"j\"],"
+        "\"output\":{\"exchange\":\"result\"}}],\"tail_bytes\":1000,\"first_job_stage\":1}");
+    f.plan->stages[0].job_stage = 0;
+    f.sizes[0] = (struct stage_size){.is_finished = true};
+    const struct physical_plan *next = refine(&f, 0);
+    CHECK_UINT(next->tail_bytes, 0);
+    for (uint32_t i = 0; i < next->n_stages; i++) {
+        CHECK(!physical_is_waiting(next, i));
+        CHECK(!next->stages[i].choice.is_open);
+    }
+    arena_deinit(&f.arena);
+}
+
 /* A GROUP BY with nothing behind it: what is written decides how many tasks read it, and whether one does. */
 TEST(a_last_stage_of_several_tasks_waits_for_what_it_reads)
 {
