@@ -34,12 +34,18 @@ static size_t name_length(const char *text)
     return text[n] == '=' ? n : 0;
 }
 
-/* Digits that count, from the first that is not zero to the exponent. */
+/* Digits that count, from the first that is not zero to the last before the exponent that is not. */
 static size_t count_digits(const char *number)
 {
     size_t n = 0;
+    size_t n_zeros = 0;
     for (const char *p = number; *p != '\0' && *p != 'e' && *p != 'E'; p++) {
-        n += isdigit((unsigned char)*p) != 0 && (*p != '0' || n > 0) ? 1 : 0;
+        if (isdigit((unsigned char)*p) != 0 && *p != '0') {
+            n += n_zeros + 1;
+            n_zeros = 0;
+        } else if (*p == '0' && n > 0) {
+            n_zeros++;
+        }
     }
     return n;
 }

@@ -138,7 +138,7 @@ static void write_tables(struct buf *out, const char *sql, const struct data_set
     struct named_set *named = mem_calloc((size_t)n + 1, sizeof *named);
     struct map by_name = {0};
     bool is_first = true;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = n; i-- > 0;) { /* of names that differ in case, as old stores may have them, the last is meant */
         size_t n_name = strlen(sets[i].name);
         struct word word = {.text = sets[i].name, .n = n_name};
         named[i].set = &sets[i];

@@ -4,19 +4,13 @@
  * DuckDB checks neither that an INTERVAL fits into Arrow's nanoseconds, which end at 292 years, nor tells it apart when
  * texts are too long for offsets of 32 bits. Wrong rows would be the one result, an endless row of attempts the other.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "duck/duck_internal.h"
 
 #define INTERVAL_FORMAT "tin"
 #define MICROS_MAX (INT64_MAX / 1000)
-
-/* As Arrow has it. */
-struct month_day_nano {
-    int32_t months;
-    int32_t days;
-    int64_t nanos;
-};
 
 static bool has_intervals(const struct ArrowSchema *schema)
 {
@@ -66,37 +60,79 @@ static bool is_valid(const uint8_t *validity, int64_t row)
     return validity == NULL || (validity[row / 8] >> (row % 8) & 1) != 0;
 }
 
-/* Columns as DuckDB has them. */
-static bool do_values_fit(const struct duck_shape *shape, duckdb_data_chunk chunk)
+/* One kind of vector: the first `n` values of it, or what is inside of them. */
+static bool do_values_fit(const struct ArrowSchema *schema, duckdb_vector vector, idx_t n);
+
+static bool do_intervals_fit(duckdb_vector vector, idx_t n)
 {
+    const uint8_t *validity = (const uint8_t *)duck__api.vector_get_validity(vector);
+    const duckdb_interval *values = duck__api.vector_get_data(vector);
     bool do_fit = true;
-    int64_t n = (int64_t)duck__api.data_chunk_get_size(chunk);
-    for (int64_t i = 0; i < shape->schema.n_children; i++) {
-        if (strcmp(shape->schema.children[i]->format, INTERVAL_FORMAT) != 0) {
-            continue;
-        }
-        duckdb_vector vector = duck__api.data_chunk_get_vector(chunk, (idx_t)i);
-        const uint8_t *validity = (const uint8_t *)duck__api.vector_get_validity(vector);
-        const duckdb_interval *values = duck__api.vector_get_data(vector);
-        for (int64_t row = 0; row < n && do_fit; row++) {
-            do_fit =
-                !is_valid(validity, row) || (values[row].micros <= MICROS_MAX && values[row].micros >= -MICROS_MAX);
-        }
+    for (idx_t row = 0; row < n && do_fit; row++) {
+        do_fit = !is_valid(validity, (int64_t)row) ||
+                 (values[row].micros <= MICROS_MAX && values[row].micros >= -MICROS_MAX);
     }
     return do_fit;
 }
 
-/* Inside of others, by what has become of them: microseconds that did not fit are no whole ones any more. */
-static bool do_nanos_fit(const struct ArrowSchema *schema, const struct ArrowArray *array)
+/* Members of a struct; of a union, whose first vector says which member it is. */
+static bool do_members_fit(const struct ArrowSchema *schema, duckdb_vector vector, idx_t n)
 {
+    idx_t n_before = schema->format[1] == 'u' ? 1 : 0;
     bool do_fit = true;
-    int64_t n = strcmp(schema->format, INTERVAL_FORMAT) == 0 ? array->offset + array->length : 0;
-    for (int64_t row = array->offset; row < n && do_fit; row++) {
-        const struct month_day_nano *value = (const struct month_day_nano *)array->buffers[1] + row;
-        do_fit = !is_valid(array->buffers[0], row) || value->nanos % 1000 == 0;
-    }
     for (int64_t i = 0; i < schema->n_children && do_fit; i++) {
-        do_fit = do_nanos_fit(schema->children[i], array->children[i]);
+        do_fit = do_values_fit(schema->children[i], duck__api.struct_vector_get_child(vector, n_before + (idx_t)i), n);
+    }
+    return do_fit;
+}
+
+static bool do_values_fit(const struct ArrowSchema *schema, duckdb_vector vector, idx_t n)
+{
+    if (strcmp(schema->format, INTERVAL_FORMAT) == 0) {
+        return do_intervals_fit(vector, n);
+    }
+    if (!has_intervals(schema)) {
+        return true;
+    }
+    if (strncmp(schema->format, "+w:", 3) == 0) {
+        idx_t n_each = (idx_t)strtoull(schema->format + 3, NULL, 10);
+        return do_values_fit(schema->children[0], duck__api.array_vector_get_child(vector), n * n_each);
+    }
+    if (schema->n_children == 1 && strchr("lLm", schema->format[1]) != NULL) {
+        return do_values_fit(schema->children[0], duck__api.list_vector_get_child(vector),
+                             duck__api.list_vector_get_size(vector));
+    }
+    return do_members_fit(schema, vector, n);
+}
+
+/* What is inside of a column may be stored in other ways than one value behind the other; a copy never is. */
+static bool do_nested_values_fit(const struct ArrowSchema *schema, duckdb_vector vector, idx_t n)
+{
+    duckdb_logical_type type = duck__api.vector_get_column_type(vector);
+    duckdb_vector copy = duck__api.create_vector(type, n);
+    duckdb_selection_vector all = duck__api.create_selection_vector(n);
+    sel_t *rows = duck__api.selection_vector_get_data_ptr(all);
+    for (idx_t i = 0; i < n; i++) {
+        rows[i] = (sel_t)i;
+    }
+    duck__api.vector_copy_sel(vector, copy, all, n, 0, 0);
+    bool do_fit = do_values_fit(schema, copy, n);
+    duck__api.destroy_selection_vector(all);
+    duck__api.destroy_vector(&copy);
+    duck__api.destroy_logical_type(&type);
+    return do_fit;
+}
+
+static bool do_columns_fit(const struct duck_shape *shape, duckdb_data_chunk chunk)
+{
+    idx_t n = duck__api.data_chunk_get_size(chunk);
+    bool do_fit = true;
+    for (int64_t i = 0; i < shape->schema.n_children && do_fit && n > 0; i++) {
+        const struct ArrowSchema *schema = shape->schema.children[i];
+        if (has_intervals(schema)) {
+            duckdb_vector vector = duck__api.data_chunk_get_vector(chunk, (idx_t)i);
+            do_fit = schema->n_children > 0 ? do_nested_values_fit(schema, vector, n) : do_intervals_fit(vector, n);
+        }
     }
     return do_fit;
 }
@@ -105,9 +141,6 @@ static bool do_nanos_fit(const struct ArrowSchema *schema, const struct ArrowArr
 
 static enum err put_right(const struct duck_shape *shape, struct ArrowArray *array, struct error *e)
 {
-    if (shape->has_intervals && !do_nanos_fit(&shape->schema, array)) {
-        return refuse_interval(e);
-    }
     if (shape->has_bools) {
         duck__bools_in_array(&shape->schema, array);
     }
@@ -127,7 +160,7 @@ enum err duck__convert(struct duck_connection *connection, duckdb_arrow_options 
                        duckdb_data_chunk chunk, struct ArrowArray *out, struct error *e)
 {
     struct ArrowArray array = {0};
-    if (shape->has_intervals && !do_values_fit(shape, chunk)) {
+    if (shape->has_intervals && !do_columns_fit(shape, chunk)) {
         return refuse_interval(e);
     }
     enum err err = duck__take_error(connection, duck__api.data_chunk_to_arrow(arrow, chunk, &array), e);

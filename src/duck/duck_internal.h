@@ -87,6 +87,17 @@ void duckdb_copy_function_sink_set_error(duckdb_copy_function_sink_info info, co
     X(data_chunk_get_vector)                                                                                           \
     X(vector_get_data)                                                                                                 \
     X(vector_get_validity)                                                                                             \
+    X(vector_get_column_type)                                                                                          \
+    X(list_vector_get_child)                                                                                           \
+    X(list_vector_get_size)                                                                                            \
+    X(struct_vector_get_child)                                                                                         \
+    X(array_vector_get_child)                                                                                          \
+    X(create_vector)                                                                                                   \
+    X(vector_copy_sel)                                                                                                 \
+    X(destroy_vector)                                                                                                  \
+    X(create_selection_vector)                                                                                         \
+    X(selection_vector_get_data_ptr)                                                                                   \
+    X(destroy_selection_vector)                                                                                        \
     X(validity_row_is_valid)                                                                                           \
     X(string_t_length)                                                                                                 \
     X(string_t_data)                                                                                                   \

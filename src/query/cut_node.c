@@ -203,14 +203,10 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
     if (scan->n_files == 0) {
         return error_set(c->e, ERR_PRECONDITION, "a scan has no files");
     }
-    if (scan->has_union_by_name && !may_share_by_name(c, scan)) {
+    if (scan->mixed_column != NULL || (scan->has_union_by_name && !may_share_by_name(c, scan))) {
         replicated(node, (double)total.rows, out);
         out->spread = SPREAD_SINGLE;
         return ERR_OK;
-    }
-    if (scan->mixed_column != NULL) {
-        return error_set(c->e, ERR_PRECONDITION, "files have other types for %.100s, on which there is a condition",
-                         scan->mixed_column);
     }
     if (is_small(c, scan, &total)) {
         replicated(node, (double)total.rows, out);

@@ -455,6 +455,9 @@ struct scan_split {
 /* What a task's share of a scan with union_by_name calls the number of a row in its file. */
 #define SCAN_BY_NAME_ROW "capstan_row"
 
+/* What a share of a scan calls the name of a row's file, which is a column like others then. */
+#define SCAN_SHARE_FILE "capstan_file"
+
 /* A file of CSV or JSON. */
 struct scan_file {
     const char *path;

@@ -21,6 +21,7 @@ struct type_loader {
     const struct split_catalog *catalog;
     struct scan *scan; /* that is looked at */
     const bool *is_filtered;
+    const char *const *types; /* of these, in the plan */
     struct error *e;
     enum err err;
 };
@@ -34,8 +35,8 @@ static bool note_filtered(struct expression **slot, void *context)
     return true;
 }
 
-/* One file of each kind that the scan reads, as a list in SQL. Returns how many; SHAPES_MAX + 1: too many. */
-static uint32_t write_kinds(const struct type_loader *l, struct buf *list)
+/* One file of each kind that the scan reads. Returns how many; SHAPES_MAX + 1: too many. */
+static uint32_t find_kinds(const struct type_loader *l, const char *out_paths[SHAPES_MAX])
 {
     uint64_t shapes[SHAPES_MAX];
     uint32_t n = 0;
@@ -52,12 +53,10 @@ static uint32_t write_kinds(const struct type_loader *l, struct buf *list)
             return SHAPES_MAX + 1;
         }
         if (k == n) {
+            out_paths[n] = file->path;
             shapes[n++] = file->shape;
-            buf_text(list, n == 1 ? "[" : ", ");
-            sql_write_text(list, file->path, strlen(file->path));
         }
     }
-    buf_text(list, "]");
     return n;
 }
 
@@ -72,42 +71,80 @@ static bool is_whole_number(const char *type)
     return i < ARRAY_LEN(names);
 }
 
-/* What is a text in the plan. */
-static bool is_text(const struct scan *scan, const char *type)
+static bool is_text(const char *type)
 {
-    return strcmp(type, "VARCHAR") == 0 || strcmp(type, "JSON") == 0 ||
-           (strcmp(type, "BLOB") == 0 && scan->has_binary_as_string);
+    return strcmp(type, "VARCHAR") == 0 || strcmp(type, "JSON") == 0;
 }
 
-/* name, type: of a column, or of something inside of one that is called the same */
+/* A type as DuckDB writes it, which for what is nested is not how we do. */
+static enum err keep_text(void *context, const char *const *values, uint32_t n, struct error *e)
+{
+    UNUSED(n);
+    UNUSED(e);
+    buf_text(context, values[0]);
+    return ERR_OK;
+}
+
+/* What the plan has for each column with a condition; NULL for those that are not to be looked at. */
+static const char *const *types_of_plan(struct type_loader *l)
+{
+    const struct scan *scan = l->scan;
+    const char **types = arena_zalloc(l->arena, (scan->n_names + 1) * sizeof *types);
+    for (uint32_t i = 0; i < scan->n_names && l->err == ERR_OK; i++) {
+        if (!l->is_filtered[i] || !type_has_sql(scan->types[i])) {
+            continue;
+        }
+        struct buf sql = {0};
+        struct buf type = {0};
+        type_write(&type, scan->types[i]);
+        if (scan->types[i]->child != NULL || scan->types[i]->n_fields > 0) {
+            buf_format(&sql, "SELECT typeof(CAST(NULL AS %s))", type.data);
+            buf_reset(&type);
+            l->err = planner_rows(l->planner, sql.data, keep_text, &type, l->e);
+        }
+        types[i] = arena_strdup(l->arena, type.data);
+        buf_deinit(&sql);
+        buf_deinit(&type);
+    }
+    return types;
+}
+
+/* name, type: of a column of a file */
 static enum err check_type(void *context, const char *const *values, uint32_t n, struct error *e)
 {
     struct type_loader *l = context;
     UNUSED(n);
     UNUSED(e);
     for (uint32_t i = 0; i < l->scan->n_names && l->scan->mixed_column == NULL; i++) {
-        if (!l->is_filtered[i] || strcasecmp(l->scan->names[i], values[0]) != 0 || !type_has_sql(l->scan->types[i])) {
-            continue;
+        const char *type = l->types[i];
+        if (type != NULL && strcasecmp(l->scan->names[i], values[0]) == 0) {
+            bool is_same = strcmp(type, values[1]) == 0 || (is_whole_number(type) && is_whole_number(values[1])) ||
+                           (is_text(type) && is_text(values[1]));
+            l->scan->mixed_column = is_same ? NULL : l->scan->names[i];
         }
-        struct buf type = {0};
-        type_write(&type, l->scan->types[i]);
-        bool is_same = strcmp(type.data, values[1]) == 0 ||
-                       (is_whole_number(type.data) && is_whole_number(values[1])) ||
-                       (is_text(l->scan, type.data) && is_text(l->scan, values[1]));
-        l->scan->mixed_column = is_same ? NULL : l->scan->names[i];
-        buf_deinit(&type);
     }
     return ERR_OK;
 }
 
-/* Nested types are not looked at: files of several kinds may differ in them. Nor is anything in files of too many kinds. */
-static void check_kinds(const struct type_loader *l, uint32_t n_kinds)
+static void check_file(struct type_loader *l, const char *path)
 {
-    for (uint32_t i = 0; i < l->scan->n_names && l->scan->mixed_column == NULL; i++) {
-        const struct type *type = l->scan->types[i];
-        bool is_nested = type->child != NULL || type->n_fields > 0;
-        bool is_unknown = n_kinds > SHAPES_MAX || (n_kinds > 1 && is_nested);
-        l->scan->mixed_column = l->is_filtered[i] && is_unknown ? l->scan->names[i] : NULL;
+    struct buf sql = {0};
+    buf_text(&sql, "SELECT column_name, column_type FROM (DESCRIBE FROM read_parquet(");
+    sql_write_text(&sql, path, strlen(path));
+    buf_format(&sql, ", hive_partitioning = false%s))",
+               l->scan->has_binary_as_string ? ", binary_as_string = true" : "");
+    l->err = planner_rows(l->planner, sql.data, check_type, l, l->e);
+    buf_deinit(&sql);
+}
+
+/* Nothing is known of files of too many kinds. */
+static void check_kinds(struct type_loader *l, const char *const *paths, uint32_t n)
+{
+    for (uint32_t i = 0; i < l->scan->n_names && n > SHAPES_MAX && l->scan->mixed_column == NULL; i++) {
+        l->scan->mixed_column = l->is_filtered[i] ? l->scan->names[i] : NULL;
+    }
+    for (uint32_t i = 0; i < n && l->scan->mixed_column == NULL && l->err == ERR_OK; i++) {
+        check_file(l, paths[i]);
     }
 }
 
@@ -118,23 +155,17 @@ static bool look_at_scan(struct plan_node *node, void *context)
         node->as.scan->n_filters == 0) {
         return l->err == ERR_OK;
     }
+    const char *paths[SHAPES_MAX];
     bool *is_filtered = arena_zalloc(l->arena, node->as.scan->n_names * sizeof *is_filtered);
-    struct buf files = {0};
     l->scan = node->as.scan;
     l->is_filtered = is_filtered;
     for (uint32_t i = 0; i < l->scan->n_filters; i++) {
         expression_visit(&l->scan->filters[i], note_filtered, is_filtered);
     }
-    uint32_t n_kinds = write_kinds(l, &files);
-    check_kinds(l, n_kinds);
-    if (n_kinds > 0 && l->scan->mixed_column == NULL) {
-        const char *sql = arena_format(l->arena,
-                                       "SELECT DISTINCT name, duckdb_type FROM parquet_schema(%s) "
-                                       "WHERE num_children IS NULL AND duckdb_type IS NOT NULL",
-                                       files.data);
-        l->err = planner_rows(l->planner, sql, check_type, l, l->e);
+    l->types = types_of_plan(l);
+    if (l->err == ERR_OK) {
+        check_kinds(l, paths, find_kinds(l, paths));
     }
-    buf_deinit(&files);
     return l->err == ERR_OK;
 }
 

@@ -40,9 +40,6 @@ static void write_hive_types(struct buf *sql, const struct scan *scan)
     buf_text(sql, is_first ? "" : "}");
 }
 
-/* What a share of a scan calls the name of a row's file, which is a column like others then. */
-#define SHARE_FILE "capstan_file"
-
 static bool note_filename(struct expression **slot, void *context)
 {
     bool *is_used = context;
@@ -87,7 +84,7 @@ static void write_parquet(struct buf *sql, const struct scan *scan)
     buf_text(sql, scan->has_nan ? ", can_have_nan = true" : "");
     buf_text(sql, scan->has_file_row_number ? ", file_row_number = true" : "");
     buf_text(sql, scan->has_union_by_name ? ", union_by_name = true" : "");
-    const char *carried = carries_filename(scan) ? SHARE_FILE : NULL;
+    const char *carried = carries_filename(scan) ? SCAN_SHARE_FILE : NULL;
     const char *filename = scan->filename_column != NULL ? scan->filename_column : carried;
     if (filename != NULL) {
         buf_text(sql, ", filename = ");
@@ -161,7 +158,7 @@ static void write_virtual(struct buf *sql, const struct scan *scan, const char *
         buf_text(sql, scan->split.filename);
     } else if (column == VIRTUAL_FILENAME && carries_filename(scan)) {
         buf_format(sql, "%s.", alias);
-        sql_write_name(sql, scan->filename_column != NULL ? scan->filename_column : SHARE_FILE);
+        sql_write_name(sql, scan->filename_column != NULL ? scan->filename_column : SCAN_SHARE_FILE);
     } else if (column == VIRTUAL_FILE_INDEX && scan->split.file_index != NULL) {
         buf_text(sql, scan->split.file_index);
     } else {

@@ -110,6 +110,14 @@ TEST(a_query_that_is_wrong_fails_for_good_with_duckdbs_words)
         {"SELECT {'a': [-to_hours(2562048)]}",
          "an INTERVAL of more than 292 years in hours or less cannot be passed on: Arrow has no such value; cast it to "
          "VARCHAR, or write it with days, months or years"},
+        {"SELECT [to_microseconds(2305843009213693952)]", "an INTERVAL of more than 292 years"},
+        {"SELECT {'a': to_microseconds(9223372036854775807)}", "an INTERVAL of more than 292 years"},
+        {"SELECT MAP {1: [to_microseconds(2305843009213693952)]}", "an INTERVAL of more than 292 years"},
+        {"SELECT union_value(s := to_microseconds(2305843009213693952))", "an INTERVAL of more than 292 years"},
+        {"SELECT [to_days(1), to_microseconds(2305843009213693952)]::INTERVAL[2] FROM range(3000)",
+         "an INTERVAL of more than 292 years"},
+        {"SELECT [to_days(1), to_days(2), to_microseconds(2305843009213693952)][2:] FROM range(3000)",
+         "an INTERVAL of more than 292 years"},
         {"SELECT CAST(1 AS VARIANT) AS v",
          "a column of type VARIANT cannot be given out: Arrow has no such type; cast it, as in x::VARCHAR or x::JSON"},
     };

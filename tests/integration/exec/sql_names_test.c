@@ -36,6 +36,8 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
         "SELECT filename LIKE '%named1.parquet' AS f, count(*) AS n FROM '@/named*.parquet' GROUP BY f",
         "SELECT file_index, count(*) AS n FROM '@/named*.parquet' GROUP BY ALL",
         "SELECT g, max(filename) AS f FROM '@/named1.parquet' GROUP BY g",
+        "SELECT parse_filename(filename) AS f, sum(capstan_file) AS s FROM '@/ours*.parquet' GROUP BY f",
+        "SELECT g, sum(capstan_file) AS s FROM '@/ours*.parquet' GROUP BY g",
     };
     struct cluster cluster;
     cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
@@ -52,6 +54,9 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
                           "(ROW_GROUP_SIZE 2048)");
     cluster_sql(&cluster, "COPY (SELECT i AS k, i % 5 AS g, 'mine' || i AS filename, 77 AS file_index "
                           "FROM range(10000) r(i)) TO '@/named1.parquet' (ROW_GROUP_SIZE 2048)");
+    cluster_sql(&cluster, "COPY (SELECT i AS capstan_file, i % 5 AS g FROM range(10000) r(i)) TO '@/ours0.parquet' "
+                          "(ROW_GROUP_SIZE 2048)");
+    cluster_sql(&cluster, "COPY (SELECT i AS capstan_file, i % 5 AS g FROM range(3000) r(i)) TO '@/ours1.parquet'");
     cluster_sql(&cluster, "COPY (SELECT i AS k, i % 5 AS g, 999999999 AS file_row_number FROM range(300000) r(i)) "
                           "TO '@/hive' (FORMAT parquet, PARTITION_BY (file_row_number))");
     compare_all(&cluster, queries, ARRAY_LEN(queries));

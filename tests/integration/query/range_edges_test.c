@@ -16,6 +16,10 @@
 #define TYPES(d, x, s, n, w)                                                                                           \
     "SELECT " d " AS d, " x " AS x, " s " AS s, " n " AS n, " w " AS w, i AS k, 'a' AS g FROM range(5000) r(i)"
 
+#define NAMES(more)                                                                                                    \
+    "SELECT i AS id, {'id': (i % 20)::VARCHAR, 'value': i % 7} AS n, i % 9 AS value, 'k' || i % 10 AS key, "           \
+    "MAP {'a': (i % 4)::VARCHAR} AS tags" more " FROM range(5000) r(i)"
+
 static const char *const files[] = {
     COPY_TO("SELECT (i * 3 - 15000)::INTEGER AS k, i % 7 AS g, CASE WHEN i % 5 > 0 THEN i % 11 END AS n, "
             "'n' || i AS s FROM range(12000) r(i)",
@@ -46,6 +50,8 @@ static const char *const files[] = {
     COPY_TO(TYPES("TIMESTAMP '2020-01-01 10:00' + to_days((i % 9)::INTEGER)", "i % 5 + 0.4::DOUBLE",
                   "(i % 30)::INTEGER", "{'a': (i % 3)::SMALLINT}", "i % 5"),
             "types-1.parquet"),
+    COPY_TO(NAMES(""), "names-0.parquet"),
+    COPY_TO(NAMES(", i AS more"), "names-1.parquet"),
     "COPY (SELECT *, 0 AS p FROM '{ugly}/types-0.parquet') TO '{ugly}/types' (FORMAT parquet, PARTITION_BY (p), OVERWRITE)",
     "COPY (SELECT *, 1 AS p FROM '{ugly}/types-1.parquet') TO '{ugly}/types' (FORMAT parquet, PARTITION_BY (p), APPEND)",
 };
@@ -71,8 +77,11 @@ static struct runner open_runner(void)
     return runner;
 }
 
-/* Runs the query in all ways, all of them as one task or none. Returns how many stages it had in the first. */
-static uint32_t compare_all(struct runner *runner, const char *text, bool is_single)
+/*
+ * Runs the query in all ways. `n_shares_min`: of how many shares the files must be that are read in most. Returns how many
+ * stages it had in the first way.
+ */
+static uint32_t compare_all(struct runner *runner, const char *text, uint32_t n_shares_min)
 {
     const char *sql = test_fill_in(text);
     uint32_t n_stages = 0;
@@ -89,7 +98,9 @@ static uint32_t compare_all(struct runner *runner, const char *text, bool is_sin
             fprintf(stderr, "%s\n  way %zu: %s%s\n", sql, i, e.message, difference.n > 0 ? difference.data : "");
         }
         CHECK(is_same);
-        CHECK_INT(facts.is_single, is_single);
+        CHECK(!facts.is_single);
+        CHECK_INT(facts.n_splits_max > 0, n_shares_min > 0);
+        CHECK(facts.n_splits_max >= n_shares_min);
         n_stages = i == 0 ? facts.n_stages : n_stages;
         buf_deinit(&difference);
         table_deinit(&actual);
@@ -100,7 +111,7 @@ static uint32_t compare_all(struct runner *runner, const char *text, bool is_sin
 
 static uint32_t compare(struct runner *runner, const char *text)
 {
-    return compare_all(runner, text, false);
+    return compare_all(runner, text, 1);
 }
 
 #define O "'{ugly}/range-o.parquet'"
@@ -187,26 +198,26 @@ TEST(files_whose_columns_differ_are_read_as_the_first_one_says)
 }
 
 /*
- * Conditions that DuckDB checks inside of a scan it moves over to the types of the files; so such a query is one task. If
- * the condition is not on a column whose type differs, or only its width does, it is not.
+ * Conditions that DuckDB checks inside of a scan it moves over to the types of the files; so one task reads all of them. If
+ * the condition is not on a column whose type differs, or only its width does, they are shared out.
  */
-TEST(conditions_on_columns_whose_types_differ_are_left_to_one_task)
+TEST(files_whose_types_differ_in_a_column_with_a_condition_are_read_by_one_task)
 {
     static const struct {
         const char *condition;
-        bool is_single;
+        uint32_t n_shares_min;
     } cases[] = {
-        {"d = DATE '2020-01-03'", true},
-        {"d <= DATE '2020-01-03'", true},
-        {"x = 1", true},
-        {"x > 3", true},
-        {"s = '7'", true},
-        {"s < '2'", true},
-        {"n.a = 1", true},
-        {"k < 7000", false},
-        {"w = 3", false},
-        {"w > 100000", false},
-        {"g = 'a'", false},
+        {"d = DATE '2020-01-03'", 0},
+        {"d <= DATE '2020-01-03'", 0},
+        {"x = 1", 0},
+        {"x > 3", 0},
+        {"s = '7'", 0},
+        {"s < '2'", 0},
+        {"n.a = 1", 0},
+        {"k < 7000", 2},
+        {"w = 3", 2},
+        {"w > 100000", 2},
+        {"g = 'a'", 2},
     };
     struct runner runner = open_runner();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -214,11 +225,29 @@ TEST(conditions_on_columns_whose_types_differ_are_left_to_one_task)
         snprintf(sql, sizeof sql,
                  "SELECT count(*), sum(k), min(d), max(x), max(s) FROM '{ugly}/types-[01].parquet' WHERE %s",
                  cases[i].condition);
-        compare_all(&runner, sql, cases[i].is_single);
+        compare_all(&runner, sql, cases[i].n_shares_min);
     }
     /* What DuckDB leaves out may be the file that has said what the types are. */
-    compare_all(&runner, "SELECT x, d, s, w, typeof(x) FROM '{ugly}/types/*/*.parquet' WHERE p = 1 AND k % 9 = 0",
-                false);
-    compare_all(&runner, "SELECT count(*) FROM '{ugly}/types/*/*.parquet' WHERE p = 1 AND x = 1", true);
+    compare_all(&runner, "SELECT x, d, s, w, typeof(x) FROM '{ugly}/types/*/*.parquet' WHERE p = 1 AND k % 9 = 0", 1);
+    compare_all(&runner, "SELECT count(*) FROM '{ugly}/types/*/*.parquet' WHERE p = 1 AND x = 1", 0);
+    /* Other tables of the query are shared out. */
+    compare_all(&runner,
+                "SELECT count(*), sum(l.id) FROM '{ugly}/types-[01].parquet' t JOIN " L " l ON t.k = l.k WHERE t.x > 3",
+                2);
+    runner_close(&runner);
+}
+
+/* What is inside of columns may be called as others are, and new columns come with time. */
+TEST(files_are_shared_out_if_a_column_with_a_condition_has_one_type)
+{
+    static const char *const conditions[] = {"id > 10", "value > 3", "n.id < '9'", "n.value > 2 AND key = 'k5'",
+                                             "tags['a'] = '3'"};
+    struct runner runner = open_runner();
+    for (size_t i = 0; i < ARRAY_LEN(conditions); i++) {
+        char sql[300];
+        snprintf(sql, sizeof sql,
+                 "SELECT count(*), sum(id), min(n), max(key) FROM '{ugly}/names-[01].parquet' WHERE %s", conditions[i]);
+        compare_all(&runner, sql, 2);
+    }
     runner_close(&runner);
 }
