@@ -163,7 +163,7 @@ static double run_write(struct exchange_store *store, const struct rows *rows, u
     struct exchange_writer *writer = NULL;
     struct error e = {0};
     struct exchange_writer_options options = writer_options(store, column, is_compressed);
-    exchange_store_drop_job(store, "bench");
+    exchange_store_end_job(store, "bench", false, EXCHANGE_ALL_NUMBERS);
     int64_t start = clock_mono_us();
     must(exchange_writer_open(&options, &rows->schema, &writer, &e), &e);
     for (uint32_t i = 0; i < rows->n; i++) {
@@ -183,7 +183,7 @@ static double run_query_into(struct duck_connection *connection, const char *sql
     struct ArrowSchema schema;
     struct error e = {0};
     struct exchange_writer_options options = writer_options(store, column, is_compressed);
-    exchange_store_drop_job(store, "bench");
+    exchange_store_end_job(store, "bench", false, EXCHANGE_ALL_NUMBERS);
     int64_t start = clock_mono_us();
     must(duck_query(connection, sql, &result, &e), &e);
     must(duck_result_schema(result, &schema, &e), &e);

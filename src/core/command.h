@@ -115,7 +115,7 @@ struct cmd_heartbeat {
     const struct attempt_ref *running;
     uint32_t n_running;
     struct string_list ops;
-    const char *const *held_jobs; /* jobs of which it keeps shuffle files; the answer names those that have ended */
+    const char *const *held_jobs; /* jobs of which it keeps files; the answer names those that have ended */
     uint32_t n_held_jobs;
     double load;
     bool is_leaving; /* it wants to go and asks how many of its map outputs are still needed */

@@ -118,6 +118,9 @@ struct reply {
             uint32_t n_stop;
             const char *const *ended_jobs; /* of the held ones */
             uint32_t n_ended_jobs;
+            const char *const
+                *failed_jobs; /* of the ended ones: did not succeed, so that nobody can have their results */
+            uint32_t n_failed_jobs;
             uint32_t outputs_needed; /* map outputs here that somebody has to read; only if it is leaving or draining */
         } heartbeat;
         struct {

@@ -534,8 +534,11 @@ static void mark_dependents(struct job *job, struct stage *from)
     }
 }
 
-/* Map outputs went with the job's end: those that somebody has to read again are redone like any other loss. */
-static void reset_tasks(struct core *core, struct job *job, bool results_lost)
+/*
+ * Map outputs went with the job's end: those that somebody has to read again are redone like any other loss. If it did not
+ * succeed, so did results that workers had in files.
+ */
+static void reset_tasks(struct core *core, struct job *job, bool results_lost, bool has_failed)
 {
     for (uint32_t s = 0; s < job->n_stages; s++) {
         struct stage *stage = job->stages[s];
@@ -548,7 +551,10 @@ static void reset_tasks(struct core *core, struct job *job, bool results_lost)
             core__emit_stage(core, stage, false);
         }
         for (uint32_t t = 0; t < stage->n_tasks; t++) {
-            if (whole || stage->tasks[t].state != TASK_SUCCEEDED) {
+            const struct task *task = &stage->tasks[t];
+            bool is_gone =
+                has_failed && stage->output == OUTPUT_RESULT && task->output != NULL && !task->output->is_inline;
+            if (whole || is_gone || task->state != TASK_SUCCEEDED) {
                 reset_task(core, &stage->tasks[t]);
             }
         }
@@ -605,11 +611,12 @@ void job_retry(struct core *core, const struct command *command)
     if (!has_room(core, command->reply_to, job->n_tasks)) {
         return;
     }
+    bool has_failed = job->state != JOB_SUCCEEDED;
     revive(core, job);
     if (from != NULL) {
         mark_dependents(job, from);
     }
-    reset_tasks(core, job, retry->results_lost);
+    reset_tasks(core, job, retry->results_lost, has_failed);
     core__emit_job(core, job, false);
     core__job_event(core, EVENT_RETRIED, job, NULL);
     job_derive(core, job);

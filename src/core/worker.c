@@ -356,15 +356,24 @@ static void requeue_unnamed(struct core *core, struct worker *worker)
 static void name_ended_jobs(struct core *core, const struct cmd_heartbeat *beat, struct reply *reply)
 {
     const char **ended = arena_alloc(&core->fx->arena, beat->n_held_jobs * sizeof *ended);
+    const char **failed = arena_alloc(&core->fx->arena, beat->n_held_jobs * sizeof *failed);
     uint32_t n = 0;
+    uint32_t n_failed = 0;
     for (uint32_t i = 0; i < beat->n_held_jobs; i++) {
         const struct job *job = job_find(core, beat->held_jobs[i]);
-        if (job == NULL || job_state_is_terminal((enum job_state)job->state)) {
-            ended[n++] = core__text(core, beat->held_jobs[i]);
+        if (job != NULL && !job_state_is_terminal((enum job_state)job->state)) {
+            continue;
+        }
+        ended[n++] = core__text(core, beat->held_jobs[i]);
+        if (job != NULL &&
+            job->state != JOB_SUCCEEDED) { /* how one that is not in memory has ended is not known here */
+            failed[n_failed++] = ended[n - 1];
         }
     }
     reply->u.heartbeat.ended_jobs = ended;
     reply->u.heartbeat.n_ended_jobs = n;
+    reply->u.heartbeat.failed_jobs = failed;
+    reply->u.heartbeat.n_failed_jobs = n_failed;
 }
 
 /* Outputs of a stage mostly stand together, so its answer is kept for the next. */

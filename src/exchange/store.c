@@ -62,6 +62,7 @@ enum err store__add(struct exchange_store *store, struct exchange_output *output
     if (!exists) {
         map_put(&store->outputs, hash, output);
         list_push_back(&store->list, &output->link);
+        output->number = ++store->last_number;
         store__output_ref(output);
     }
     pthread_mutex_unlock(&store->lock);
@@ -284,9 +285,29 @@ enum err exchange_store_open(const struct exchange_store_options *options, struc
     return ERR_OK;
 }
 
-/* Outputs of one kind, and of one job unless that is NULL, each with a reference. The caller frees the array. */
-static struct exchange_output **collect(struct exchange_store *store, enum exchange_kind kind, const char *job,
-                                        uint32_t *out_n)
+uint64_t exchange_store_number(struct exchange_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t number = store->last_number;
+    pthread_mutex_unlock(&store->lock);
+    return number;
+}
+
+/* Which outputs are meant: of one kind, of one job unless that is NULL, and not newer than that. */
+struct choice {
+    enum exchange_kind kind;
+    const char *job;
+    uint64_t number;
+};
+
+static bool is_chosen(const struct exchange_output *output, const struct choice *choice)
+{
+    return output->kind == choice->kind && (choice->job == NULL || strcmp(output->key.job, choice->job) == 0) &&
+           output->number <= choice->number;
+}
+
+/* Each with a reference. The caller frees the array. */
+static struct exchange_output **collect(struct exchange_store *store, const struct choice *choice, uint32_t *out_n)
 {
     struct exchange_output **outputs = NULL;
     uint32_t cap = 0;
@@ -294,7 +315,7 @@ static struct exchange_output **collect(struct exchange_store *store, enum excha
     pthread_mutex_lock(&store->lock);
     LIST_EACH(node, &store->list) {
         struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
-        if (output->kind == kind && (job == NULL || strcmp(output->key.job, job) == 0)) {
+        if (is_chosen(output, choice)) {
             outputs = mem_grow((void *)outputs, &cap, n + 1, sizeof(struct exchange_output *));
             outputs[n++] = store__output_ref(output);
         }
@@ -304,10 +325,10 @@ static struct exchange_output **collect(struct exchange_store *store, enum excha
     return outputs;
 }
 
-static void drop_all(struct exchange_store *store, const char *job)
+static void drop_all(struct exchange_store *store, const struct choice *choice)
 {
     uint32_t n = 0;
-    struct exchange_output **outputs = collect(store, EXCHANGE_KIND_SHUFFLE, job, &n);
+    struct exchange_output **outputs = collect(store, choice, &n);
     for (uint32_t i = 0; i < n; i++) {
         store__drop(outputs[i]);
         store__output_unref(outputs[i]);
@@ -320,7 +341,7 @@ void exchange_store_close(struct exchange_store *store)
     if (store == NULL) {
         return;
     }
-    drop_all(store, NULL);
+    drop_all(store, &(struct choice){EXCHANGE_KIND_SHUFFLE, NULL, EXCHANGE_ALL_NUMBERS});
     while (!list_is_empty(&store->list)) {
         struct exchange_output *output = CONTAINER_OF(list_first(&store->list), struct exchange_output, link);
         bool was_in = take_out(output);
@@ -349,16 +370,43 @@ uint64_t exchange_store_file_bytes(struct exchange_store *store)
     return atomic_load(&store->file_bytes);
 }
 
-void exchange_store_drop_job(struct exchange_store *store, const char *job)
+/* From now on nobody waits for the end of their job. */
+static void settle(struct exchange_store *store, const struct choice *choice)
 {
-    drop_all(store, job);
+    pthread_mutex_lock(&store->lock);
+    LIST_EACH(node, &store->list) {
+        struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
+        output->is_settled = output->is_settled || is_chosen(output, choice);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+void exchange_store_end_job(struct exchange_store *store, const char *job, bool has_failed, uint64_t number)
+{
+    struct choice results = {EXCHANGE_KIND_RESULT, job, number};
+    drop_all(store, &(struct choice){EXCHANGE_KIND_SHUFFLE, job, number});
+    if (has_failed) {
+        drop_all(store, &results);
+    } else {
+        settle(store, &results);
+    }
+}
+
+void exchange_store_drop(struct exchange_store *store, const struct exchange_key *key)
+{
+    struct exchange_output *output = store__find(store, key);
+    if (output != NULL) {
+        store__drop(output);
+        store__output_unref(output);
+    }
 }
 
 uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms)
 {
     uint32_t n = 0;
     uint32_t n_dropped = 0;
-    struct exchange_output **outputs = collect(store, EXCHANGE_KIND_RESULT, NULL, &n);
+    struct choice results = {EXCHANGE_KIND_RESULT, NULL, EXCHANGE_ALL_NUMBERS};
+    struct exchange_output **outputs = collect(store, &results, &n);
     for (uint32_t i = 0; i < n; i++) {
         pthread_mutex_lock(&outputs[i]->lock);
         bool is_old = outputs[i]->is_finished && outputs[i]->finished_wall_ms < wall_ms;
@@ -391,7 +439,8 @@ char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t 
         struct exchange_key key = {0}; /* only the job counts */
         memcpy(key.job, output->key.job, sizeof(key.job));
         uint64_t hash = hash_of(store, &key);
-        bool is_wanted = output->kind == EXCHANGE_KIND_SHUFFLE && n < max;
+        bool is_waiting = output->kind == EXCHANGE_KIND_SHUFFLE || (output->has_file && !output->is_settled);
+        bool is_wanted = is_waiting && n < max;
         if (is_wanted && map_get(&seen, hash, has_job, key.job) == NULL) {
             jobs = mem_grow((void *)jobs, &cap, n + 1, sizeof(char *));
             jobs[n++] = mem_strdup(output->key.job);

@@ -1,5 +1,5 @@
 /*
- * store.h - what a worker keeps for others: map outputs until their job ends, and results of queries.
+ * store.h - what a worker keeps for others: map outputs until their job ends, and results of queries for a while longer.
  *
  * An output belongs to one attempt of one task and has partitions; each is an Arrow stream. It is written by that
  * attempt, and nobody else sees it until it is finished. Pieces of partitions (a message each) stay in memory up to the
@@ -8,8 +8,9 @@
  *
  * Files: `shuffle/JOB.STAGE.TASK.ATTEMPT.arrows` holds the spilled pieces of one output; all of them are removed when
  * the store is opened. `results/JOB.STAGE.TASK.ATTEMPT.arrows` is a result, a whole Arrow stream; it is found again after
- * a restart and removed when it is old. While it is written it is called `….part`. Files are not synced: one that a
- * crash of the machine cut short is recognised by its checksums when it is read.
+ * a restart and removed when it is old, or when nobody can have it: its job has failed or was canceled. While it is written
+ * it is called `….part`. Files are not synced: one that a crash of the machine cut short is recognised by its checksums
+ * when it is read.
  *
  * Locks: one for the table of outputs, one for each output. None is held while a file is read or written.
  *
@@ -64,13 +65,26 @@ void exchange_store_set_memory(struct exchange_store *store, uint64_t memory_byt
 uint64_t exchange_store_memory_bytes(struct exchange_store *store);
 uint64_t exchange_store_file_bytes(struct exchange_store *store);
 
-/* Forgets the job's map outputs at once; whoever writes one gets ERR_CANCELED. Its results stay. */
-void exchange_store_drop_job(struct exchange_store *store, const char *job);
+/* Stands for all outputs that there have been until now: later ones have larger numbers. */
+uint64_t exchange_store_number(struct exchange_store *store);
+#define EXCHANGE_ALL_NUMBERS UINT64_MAX
+
+/*
+ * The job has ended: forgets its map outputs at once; whoever writes one gets ERR_CANCELED. Its results go, too, if it
+ * `has_failed`; else they stay until they are old. What is newer than `number` is not meant: the job was retried.
+ */
+void exchange_store_end_job(struct exchange_store *store, const char *job, bool has_failed, uint64_t number);
+
+/* Forgets one output of any kind, if there is one: its attempt does not count. */
+void exchange_store_drop(struct exchange_store *store, const struct exchange_key *key);
 
 /* Removes results that were finished before `wall_ms`, as clock_wall_ms. Returns how many. */
 uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms);
 
-/* The jobs of which it has map outputs, each once, `max` at most. The caller frees each name and the array. */
+/*
+ * The jobs whose end it waits for, each once, `max` at most: those of which it has map outputs, or results in files. The
+ * caller frees each name and the array.
+ */
 char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n);
 
 /* ---- writing ---- */

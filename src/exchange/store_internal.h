@@ -35,6 +35,8 @@ struct exchange_output {
     struct exchange_key key;
     enum exchange_kind kind;
     uint32_t n_partitions;
+    uint64_t number;  /* later outputs have larger ones; set under the store's lock before it can be found */
+    bool is_settled;  /* a result whose job has ended well: under the store's lock */
     struct list link; /* in the store's list, oldest first; under the store's lock */
     atomic_uint refs; /* the table's, the writer's, each reader's, a spiller's */
     _Atomic uint64_t memory_bytes;
@@ -62,6 +64,7 @@ struct exchange_store {
     pthread_mutex_t lock; /* for all below */
     struct map outputs;
     struct list list;
+    uint64_t last_number;
 };
 
 /* ---- store.c ---- */

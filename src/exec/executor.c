@@ -145,14 +145,14 @@ static const char *stop_text(enum stop_reason reason)
     return texts[reason];
 }
 
-/* Of a success that comes too late. */
+/* Of a success that comes too late. What lies on this worker stays, and so does its kind, by which that is known. */
 static void drop_results(struct exec_outcome *out)
 {
     buf_reset(&out->result);
     buf_reset(&out->plan);
     buf_deinit(&out->output.ipc);
     mem_free(out->output.partitions);
-    out->output = (struct exec_output){0};
+    out->output = (struct exec_output){.kind = out->output.kind};
 }
 
 /* The last word about a run, after the executor's own. */

@@ -90,6 +90,8 @@ struct pb_heartbeat_response *wire_heartbeat_reply(const struct reply *reply, st
     m->n_ended_jobs = reply->u.heartbeat.n_ended_jobs;
     m->ended_jobs = borrow_list(reply->u.heartbeat.ended_jobs);
     m->outputs_needed = reply->u.heartbeat.outputs_needed;
+    m->n_failed_jobs = reply->u.heartbeat.n_failed_jobs;
+    m->failed_jobs = borrow_list(reply->u.heartbeat.failed_jobs);
     return m;
 }
 

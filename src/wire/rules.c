@@ -209,8 +209,10 @@ static const struct rule attempt_progress[] = {
 };
 
 static const struct rule heartbeat_response[] = {
-    BOOL("accepted"),  REF("stop", JOB, UP_TO(2 * LIMIT_SLOTS)), PROSE("reason"),           BOOL("drain"),
-    ADDRESS("leader"), ID("ended_jobs", UP_TO(LIMIT_HELD_JOBS)), COUNTER("outputs_needed"),
+    BOOL("accepted"),          REF("stop", JOB, UP_TO(2 * LIMIT_SLOTS)),
+    PROSE("reason"),           BOOL("drain"),
+    ADDRESS("leader"),         ID("ended_jobs", UP_TO(LIMIT_HELD_JOBS)),
+    COUNTER("outputs_needed"), ID("failed_jobs", UP_TO(LIMIT_HELD_JOBS)),
 };
 
 static const struct rule deregister_worker_request[] = {

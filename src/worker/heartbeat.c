@@ -199,7 +199,7 @@ static void take_accepted(struct worker *worker, const struct pb_heartbeat_respo
                           bool was_leaving)
 {
     worker__attempts_stop_named(worker, answer->stop, answer->n_stop);
-    worker__shuffle_jobs_ended(worker, answer->ended_jobs, answer->n_ended_jobs);
+    worker__shuffle_jobs_ended(worker, answer);
     pthread_mutex_lock(&worker->mutex);
     bool drain_changed = worker->is_drained_by_coordinator != (bool)answer->drain;
     worker->is_drained_by_coordinator = answer->drain;

@@ -269,6 +269,8 @@ static void take_answer(struct worker *worker, struct batch *batch, const struct
         size_t at = batch->n_started + i;
         const struct pb_report_outcome *outcome = at < answer->n_outcomes ? answer->outcomes[at] : NULL;
         if (outcome == NULL || outcome->accepted) {
+            batch->attempts[i]->is_refused =
+                batch->attempts[i]->verdict != CAPSTAN__V1__TASK_STATE__TASK_STATE_SUCCEEDED;
             continue;
         }
         if (strstr(outcome->reason, TEXT_UNKNOWN_WORKER) != NULL) {
@@ -276,6 +278,7 @@ static void take_answer(struct worker *worker, struct batch *batch, const struct
             continue;
         }
         n_refused++;
+        batch->attempts[i]->is_refused = true;
         log_line(n_refused == 1 ? LOG_INFO : LOG_DEBUG, "report", ATTEMPT_FORMAT " refused: %s",
                  ATTEMPT_VALUES(batch->attempts[i]), outcome->reason);
     }

@@ -1,5 +1,6 @@
 /*
- * What a worker keeps for others, and when it goes: map outputs when their job has ended, results when they are old.
+ * What a worker keeps for others, and when it goes: map outputs when their job has ended, results when they are old, or at
+ * the end of a job that did not succeed, and all of an attempt that does not count.
  *
  * Removing files can take long, and waits for whoever is writing them. So it is done by a thread of its own; the heartbeat
  * thread, which learns that jobs have ended, only leaves their names. A heartbeat names every job that is still held, so
@@ -22,6 +23,14 @@ static void free_names(char **names, uint32_t n)
         mem_free(names[i]);
     }
     mem_free((void *)names);
+}
+
+static void free_ended(struct ended_job *jobs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        mem_free(jobs[i].job_id);
+    }
+    mem_free(jobs);
 }
 
 /* Names of jobs, each once. */
@@ -51,6 +60,7 @@ uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char *
     if (worker->store == NULL) {
         return 0;
     }
+    worker->beat_output = exchange_store_number(worker->store); /* the heartbeat thread's */
     held.names = exchange_store_jobs(worker->store, LIMIT_HELD_JOBS, &held.n);
     held.cap = held.n;
     executor_set_each_job(worker->executors, add_held, &held);
@@ -63,39 +73,70 @@ uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char *
     return held.n;
 }
 
-void worker__shuffle_jobs_ended(struct worker *worker, char *const *job_ids, size_t n)
+void worker__shuffle_jobs_ended(struct worker *worker, const struct pb_heartbeat_response *answer)
 {
+    size_t n = answer->n_ended_jobs;
     if (worker->store == NULL || n == 0) {
         return;
     }
-    char **names = mem_alloc(n * sizeof *names);
+    struct ended_job *jobs = mem_alloc(n * sizeof *jobs);
+    size_t n_failed = 0; /* they stand in the same order */
     for (size_t i = 0; i < n; i++) {
-        names[i] = mem_strdup(job_ids[i]);
+        jobs[i].job_id = mem_strdup(answer->ended_jobs[i]);
+        jobs[i].has_failed =
+            n_failed < answer->n_failed_jobs && strcmp(answer->failed_jobs[n_failed], jobs[i].job_id) == 0;
+        n_failed += jobs[i].has_failed;
     }
     pthread_mutex_lock(&worker->mutex);
-    char **older = worker->ended_jobs;
+    struct ended_job *older = worker->ended_jobs;
     uint32_t n_older = worker->n_ended_jobs;
-    worker->ended_jobs = names;
+    worker->ended_jobs = jobs;
     worker->n_ended_jobs = (uint32_t)n;
+    worker->ended_output = worker->beat_output;
     pthread_cond_signal(&worker->shuffle_cond);
     pthread_mutex_unlock(&worker->mutex);
-    free_names(older, n_older);
+    free_ended(older, n_older);
+}
+
+void worker__shuffle_discard_locked(struct worker *worker, const struct attempt *attempt)
+{
+    struct exchange_key key;
+    if (worker->store == NULL || attempt->outcome.output.kind == EXEC_OUTPUT_NONE ||
+        worker->n_discarded >= LIMIT_HELD_JOBS ||
+        !exchange_key_make(attempt->job_id, (uint32_t)attempt->stage, (uint32_t)attempt->task, attempt->attempt,
+                           &key)) {
+        return;
+    }
+    worker->discarded =
+        mem_grow(worker->discarded, &worker->cap_discarded, worker->n_discarded + 1, sizeof *worker->discarded);
+    worker->discarded[worker->n_discarded++] = key;
+    pthread_cond_signal(&worker->shuffle_cond);
 }
 
 /* Opens the lock while it works. */
 static void drop_jobs_locked(struct worker *worker)
 {
-    char **names = worker->ended_jobs;
+    struct ended_job *jobs = worker->ended_jobs;
     uint32_t n = worker->n_ended_jobs;
+    uint64_t number = worker->ended_output;
     worker->ended_jobs = NULL;
     worker->n_ended_jobs = 0;
     pthread_mutex_unlock(&worker->mutex);
     for (uint32_t i = 0; i < n; i++) {
-        exchange_store_drop_job(worker->store, names[i]);
-        executor_set_drop_job(worker->executors, names[i]);
+        exchange_store_end_job(worker->store, jobs[i].job_id, jobs[i].has_failed, number);
+        executor_set_drop_job(worker->executors, jobs[i].job_id);
     }
-    log_debug("shuffle", "map outputs of %u jobs that have ended are removed", n);
-    free_names(names, n);
+    log_debug("shuffle", "what %u jobs that have ended have left is removed", n);
+    free_ended(jobs, n);
+    pthread_mutex_lock(&worker->mutex);
+}
+
+/* Opens the lock while it works. */
+static void drop_discarded_locked(struct worker *worker)
+{
+    struct exchange_key key = worker->discarded[--worker->n_discarded];
+    pthread_mutex_unlock(&worker->mutex);
+    exchange_store_drop(worker->store, &key);
     pthread_mutex_lock(&worker->mutex);
 }
 
@@ -129,6 +170,8 @@ static void *shuffle_main(void *context)
                                                    : swept_ms + sweep_interval_ms(worker);
         if (worker->n_ended_jobs > 0) {
             drop_jobs_locked(worker);
+        } else if (worker->n_discarded > 0) {
+            drop_discarded_locked(worker);
         } else if (sweep_ms <= clock_mono_ms()) {
             drop_results_locked(worker);
             swept_ms = clock_mono_ms();
@@ -158,5 +201,9 @@ void worker__shuffle_close(struct worker *worker)
     pthread_cond_signal(&worker->shuffle_cond);
     pthread_mutex_unlock(&worker->mutex);
     pthread_join(worker->shuffle_thread, NULL);
-    free_names(worker->ended_jobs, worker->n_ended_jobs);
+    free_ended(worker->ended_jobs, worker->n_ended_jobs);
+    mem_free(worker->discarded);
+    worker->discarded = NULL;
+    worker->n_discarded = 0;
+    worker->cap_discarded = 0;
 }

@@ -130,6 +130,7 @@ static struct attempt *finish_locked(struct worker *worker, struct attempt *atte
         worker__attempt_forget_locked(worker, attempt);
         garbage = attempt;
     } else if (!is_verdict) {
+        worker__shuffle_discard_locked(worker, attempt);
         exec_outcome_deinit(&attempt->outcome);
         worker__attempt_done_locked(worker, attempt, CAPSTAN__V1__TASK_STATE__TASK_STATE_QUEUED);
     } else {

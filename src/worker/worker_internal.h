@@ -131,6 +131,7 @@ struct attempt {
     bool is_dead;     /* not current any more: nothing about it is reported */
     bool is_released; /* to be given back, unless it has just finished */
     bool is_started_told;
+    bool is_refused;          /* a leader has said that what it brought does not count, or that it failed */
     bool is_replaced;         /* its outcome was refused as such, and a plain failure put in its place */
     bool is_fragment_missing; /* it came without its fragment, which is not here */
     bool is_fragment_wrong;   /* the fragment is not what its digest says */
@@ -160,6 +161,11 @@ struct attempt {
 };
 
 /* ---- the worker ---- */
+
+struct ended_job {
+    char *job_id;
+    bool has_failed; /* nobody can have its results */
+};
 
 enum phase {
     PHASE_WORKING,
@@ -273,8 +279,14 @@ struct worker {
     /* What is kept for others; only with a store. */
     pthread_cond_t shuffle_cond;
     pthread_t shuffle_thread;
-    char **ended_jobs; /* to be dropped */
+    uint64_t
+        beat_output; /* the last output that there was when the last heartbeat was built, as exchange_store_number */
+    struct ended_job *ended_jobs; /* whose outputs are to be dropped */
     uint32_t n_ended_jobs;
+    uint64_t ended_output;          /* none that is newer */
+    struct exchange_key *discarded; /* outputs of attempts that do not count */
+    uint32_t n_discarded;
+    uint32_t cap_discarded;
     bool is_shuffle_closed;
 
     /* The end. */
@@ -380,9 +392,11 @@ void worker__serve_close(struct worker *worker);
 /* shuffle.c: what is kept for others. Without a store these do nothing. */
 void worker__shuffle_start(struct worker *worker);
 void worker__shuffle_close(struct worker *worker);
-/* The jobs of which there are map outputs: their number, and their ids in the arena. */
+/* The jobs whose end is waited for: their number, and their ids in the arena. A heartbeat is built with them. */
 uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char ***out_job_ids);
-/* These have ended: their map outputs can go. Returns at once. */
-void worker__shuffle_jobs_ended(struct worker *worker, char *const *job_ids, size_t n);
+/* What the answer to that heartbeat says of them: whose map outputs can go, and whose results, too. Returns at once. */
+void worker__shuffle_jobs_ended(struct worker *worker, const struct pb_heartbeat_response *answer);
+/* What the attempt has left here, if anything, does not count. Returns at once. */
+void worker__shuffle_discard_locked(struct worker *worker, const struct attempt *attempt);
 
 #endif

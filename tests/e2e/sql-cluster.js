@@ -163,6 +163,9 @@ export function filesBelow(folder) {
 export const shuffleFiles = (worker) =>
   filesBelow(worker.folder).filter((file) => /\/shuffle\/|duckdb_temp|\.tmp$|\.part$/.test(file));
 
+// Results that are too large for the store, which others may fetch for a while.
+export const resultFiles = (worker) => filesBelow(path.join(worker.folder, 'results'));
+
 // Notes the map outputs that go to files from now on, also of jobs that are over by the time that somebody looks.
 export class Spills {
   #names = new Set();
@@ -187,7 +190,7 @@ export class Spills {
   }
 }
 
-// After the end of its jobs a worker keeps nothing.
+// After the end of its jobs a worker keeps nothing but results.
 export const nothingLeft = (...workers) =>
   until(
     `nothing is left of ended queries: ${workers.map((worker) => worker.id)}`,

@@ -4,6 +4,7 @@
 // happened. So nothing here depends on how fast a query is.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
+import path from 'node:path';
 import {
   assert,
   binary,
@@ -18,7 +19,7 @@ import {
   slowness,
   until,
 } from './harness.js';
-import { broadcasting, forced, Gate, nothingLeft, plugin, shuffleFiles, Sql } from './sql-cluster.js';
+import { broadcasting, forced, Gate, nothingLeft, plugin, resultFiles, shuffleFiles, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
 
@@ -520,6 +521,60 @@ scenarioWithEachStore('a new coordinator knows which input is which', async (wor
     Array.from({ length: 100 }, (_, i) => [String(i), String(2 * i + 7), `n${i}`]),
   );
   await nothingLeft(workers.w1, workers.w2);
+});
+
+// ---- large results ----
+
+const LARGE = 400000; // rows, of some megabytes
+
+// The first task leaves a file, then the second does what is asked for. With one slot they run in this order.
+const large = (from, column = "'x'") => ({
+  stages: [
+    {
+      id: 0,
+      sql: `SELECT i, {{task}} AS t, ${column} AS x FROM range(${from}) r(i) WHERE i < ${LARGE}`,
+      splits: [{ file: 'none' }, { file: 'none' }],
+      output: { exchange: 'result' },
+    },
+  ],
+});
+
+const resultsAre = (n, worker) =>
+  until(`${n} files of results`, () => resultFiles(worker).filter((file) => file.endsWith('.arrows')).length === n);
+
+scenario('a large result of a query that fails is gone, and made again if it is tried again', async (world) => {
+  const { cluster, workers, sql } = await start(world, ['w1'], { slots: 1, args: [] });
+  const flag = path.join(world.folder('flags'), 'flag');
+  const isMissing = `(SELECT count(*) FROM glob('${flag}*')) = 0`;
+  const id = await sql.submit(large(LARGE, `CASE WHEN {{task}} = 1 AND ${isMissing} THEN error('not yet') ELSE 'x' END`));
+  await sql.manyReach(id, 1, 'succeeded');
+  const { state, message } = await cluster.end(id);
+  assert.equal(state, 'failed');
+  assert.match(message, /not yet/);
+  const [first] = await sql.tasksOf(id, 's0');
+  assert.equal(first.state, 'succeeded');
+  assert.ok(Number(first.bytes) > 1048576, 'it is too large for the store');
+  await resultsAre(0, workers.w1);
+
+  fs.writeFileSync(flag, '');
+  await cluster.client.call('RetryJob', { query_id: id });
+  const { rows } = await sql.table(id);
+  assert.equal(rows.length, 2 * LARGE);
+  const [again] = await sql.tasksOf(id, 's0');
+  assert.equal(again.attempt, first.attempt + 1);
+  await resultsAre(2, workers.w1); // somebody may fetch them again
+  await nothingLeft(workers.w1);
+});
+
+scenario('a large result of a query that is canceled is gone', async (world) => {
+  const { cluster, workers, sql } = await start(world, ['w1'], { slots: 1, args: [] });
+  const id = await sql.submit(large(`${LARGE} + {{task}} * 10000000000000`)); // the second does not end
+  await sql.manyReach(id, 1, 'succeeded');
+  await resultsAre(1, workers.w1);
+  await cluster.client.cancel(id);
+  assert.equal((await cluster.end(id)).state, 'canceled');
+  await until('nothing is left', () => resultFiles(workers.w1).length === 0);
+  await nothingLeft(workers.w1);
 });
 
 // ---- everything at random ----

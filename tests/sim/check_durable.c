@@ -126,6 +126,13 @@ static void check_heartbeat_told(struct sim *sim, const struct durable *durable,
                      job_state_name(sim->store.jobs[job].row.state));
         }
     }
+    for (uint32_t i = 0; i < reply->u.heartbeat.n_failed_jobs; i++) {
+        uint32_t job = name_index(reply->u.heartbeat.failed_jobs[i]);
+        if ((durable->reached[job] & (BIT(JOB_FAILED) | BIT(JOB_CANCELED))) == 0) {
+            sim_fail(sim, PROPERTY_durable, "a worker is told that %s has no results, the store says %s", job_name(job),
+                     job_state_name(sim->store.jobs[job].row.state));
+        }
+    }
 }
 
 static void leave(struct sim *sim, void *state, const struct msg *request, const struct reply *reply)

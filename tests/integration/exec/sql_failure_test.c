@@ -440,7 +440,7 @@ TEST(map_outputs_that_a_worker_has_dropped_are_named)
         cluster_run_task(&cluster, &job, 1, 1, 0, 0, NULL, &out);
         CHECK_STR(out.is_success ? NULL : out.message.data, NULL);
         exec_outcome_deinit(&out);
-        exchange_store_drop_job(cluster.workers[0].folder.store, job.id);
+        exchange_store_end_job(cluster.workers[0].folder.store, job.id, false, EXCHANGE_ALL_NUMBERS);
         check_lost(&cluster, &job, (const uint64_t[]){0}, 1); /* its own: read one after the other */
         cluster_end(&job);
         cluster_close(&cluster);

@@ -204,7 +204,7 @@ bool pair_compare(struct pair *pair, const char *sql, const struct pair_way *way
     *out_run = describe(&job);
     for (uint32_t i = 0; i < CLUSTER_WORKERS; i++) {
         out_run->n_files += folder_files(cluster->workers[i].folder.shuffle);
-        exchange_store_drop_job(cluster->workers[i].folder.store, job.id);
+        exchange_store_end_job(cluster->workers[i].folder.store, job.id, false, EXCHANGE_ALL_NUMBERS);
     }
     cluster_end(&job);
     table_deinit(&actual);

@@ -77,7 +77,7 @@ static void compare(struct cluster *cluster, const char *sql, const char *known)
     close(watch);
     for (uint32_t i = 0; i < CLUSTER_WORKERS; i++) {
         CHECK(folder_files(cluster->workers[i].folder.shuffle) > 0); /* nor did that for rows between tasks do */
-        exchange_store_drop_job(cluster->workers[i].folder.store, job.id);
+        exchange_store_end_job(cluster->workers[i].folder.store, job.id, false, EXCHANGE_ALL_NUMBERS);
     }
     cluster_result(cluster, &job, &actual);
     CHECK_ERR(table_append(&expected, cluster->connection, known, &e), ERR_OK);

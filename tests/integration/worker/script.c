@@ -149,6 +149,8 @@ static void tell_ended(const struct script *s, struct pb_heartbeat_response *ans
             answer->ended_jobs = arena_alloc(arena, sizeof *answer->ended_jobs);
             answer->ended_jobs[0] = (char *)s->ended_job;
             answer->n_ended_jobs = 1;
+            answer->failed_jobs = answer->ended_jobs;
+            answer->n_failed_jobs = s->ended_job_has_failed ? 1 : 0;
         }
     }
 }

@@ -97,6 +97,7 @@ struct script {
     uint32_t beat_ms, lease_ms, orphan_ms, drain_ms, kill_grace_ms;
     uint64_t result_ttl_ms, shuffle_memory_bytes;
     const char *ended_job; /* of which heartbeats that hold it are told that it has ended; NULL: none */
+    bool ended_job_has_failed;
     uint32_t capacity_max; /* 0: none; polls that ask for more are refused with ERR_EXHAUSTED */
     uint32_t give_max;     /* tasks per answer; 0: as many as asked for */
 

@@ -9,6 +9,7 @@
 #include "exchange/folder.h"
 #include "exchange/schema.h"
 #include "exchange/serve.h"
+#include "integration/worker/acts.h"
 #include "integration/worker/hands.h"
 
 #define ROWS 1000
@@ -144,17 +145,22 @@ TEST(heartbeats_name_the_jobs_that_are_held_and_what_has_ended_is_dropped)
 }
 
 /* A result that is large enough to have a file. */
-static void write_result(struct folder *folder, uint32_t task)
+static void write_result_as(struct folder *folder, const struct exchange_key *key)
 {
-    struct exchange_key key = folder_key("job", task, 1);
     struct exchange_output *output = NULL;
     struct block *block = block_new(LIMIT_INLINE_RESULT_BYTES + 1);
     struct ipc_tally tally = {.bytes = block->n};
     memset(block->bytes, 'x', block->n);
-    CHECK_ERR(exchange_output_open(folder->store, &key, EXCHANGE_KIND_RESULT, 1, &output, NULL), ERR_OK);
+    CHECK_ERR(exchange_output_open(folder->store, key, EXCHANGE_KIND_RESULT, 1, &output, NULL), ERR_OK);
     CHECK_ERR(exchange_output_append(output, 0, block, false, NULL), ERR_OK);
     CHECK_ERR(exchange_output_finish(output, &tally, NULL), ERR_OK);
     exchange_output_close(output, false);
+}
+
+static void write_result(struct folder *folder, uint32_t task)
+{
+    struct exchange_key key = folder_key("job", task, 1);
+    write_result_as(folder, &key);
 }
 
 TEST(results_are_removed_when_they_are_as_old_as_the_coordinator_says)
@@ -168,6 +174,71 @@ TEST(results_are_removed_when_they_are_as_old_as_the_coordinator_says)
     write_result(&scene.folder, 2);
     CHECK(wait_for_files(scene.folder.results, 0));
     scene_clear(&scene);
+}
+
+TEST(results_stay_when_their_job_has_ended_and_are_not_named_any_more)
+{
+    struct scene scene = scene_set(100000000);
+    struct script *s = scene.stage.script;
+    write_result(&scene.folder, 1);
+    scene_start(&scene);
+    CHECK(script_wait_beat(s, holds_jobs, 1));
+    SCRIPT_SET(s, ended_job, "job");
+    CHECK(script_wait_beat(s, holds_jobs, 0));
+    CHECK_UINT(folder_files(scene.folder.results), 1);
+    scene_clear(&scene);
+}
+
+TEST(results_go_with_a_job_that_has_failed)
+{
+    struct scene scene = scene_set(100000000);
+    struct script *s = scene.stage.script;
+    write_result(&scene.folder, 1);
+    SCRIPT_SET(s, ended_job_has_failed, true);
+    SCRIPT_SET(s, ended_job, "job");
+    scene_start(&scene);
+    CHECK(wait_for_files(scene.folder.results, 0));
+    scene_clear(&scene);
+}
+
+/* Of the script's job: what the attempt is meant to have left here, beside another's. */
+static void check_discarded(const char *executor, const char *refusal, uint32_t timeout_ms, uint32_t n_left)
+{
+    struct scene scene = scene_set(100000000);
+    struct script *s = scene.stage.script;
+    struct acts acts;
+    acts_add(&acts, scene.stage.hands);
+    struct exchange_key mine, other;
+    CHECK(exchange_key_make("job-1", 0, 4, 1, &mine));
+    CHECK(exchange_key_make("job-1", 0, 5, 1, &other));
+    write_result_as(&scene.folder, &mine);
+    write_result_as(&scene.folder, &other);
+    SCRIPT_SET(s, refusal, refusal);
+    stage_start(&scene.stage,
+                (struct worker_options){.slots = 1, .listen = "127.0.0.1:0", .store = scene.folder.store});
+    script_add(s, &(struct script_task){.task = 4, .attempt = 1, .executor = executor, .timeout_ms = timeout_ms});
+    CHECK(script_wait(s, has_final, 1));
+    CHECK(script_wait_beat(s, names_nothing, 0));
+    CHECK(wait_for_files(scene.folder.results, n_left));
+    struct exchange_reader *reader = NULL;
+    CHECK_ERR(exchange_reader_open(scene.folder.store, &other, 0, 0, &reader, NULL), ERR_OK);
+    exchange_reader_close(reader);
+    scene_clear(&scene);
+}
+
+TEST(what_an_attempt_has_left_goes_if_its_report_is_refused)
+{
+    check_discarded("plan", "stale attempt", 0, 1);
+}
+
+TEST(what_an_attempt_has_left_goes_if_it_was_too_late)
+{
+    check_discarded("late", NULL, 50, 1);
+}
+
+TEST(what_an_attempt_has_left_stays_if_it_counts)
+{
+    check_discarded("plan", NULL, 0, 2);
 }
 
 TEST(results_that_are_younger_stay_also_when_the_worker_has_left)

@@ -645,6 +645,31 @@ TEST(a_retry_from_a_task_reaches_all_that_depends_on_it)
     cluster_finish(&c);
 }
 
+TEST(a_retry_of_a_failed_query_redoes_results_that_were_in_files)
+{
+    struct cluster c;
+    cluster_init(&c);
+    worker_joins(&c, "w1");
+    struct stage_spec stages[] = {RESULT_STAGE(3)};
+    SUBMIT_QUERY(&c, "q", stages);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct assignment *a = worker_takes_task(&c, "w1", at("q", 0, i));
+        CHECK_INT(worker_registers_result(&c, "w1", a, 100, i == 0), REFUSE_NONE);
+        CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    }
+    CHECK_INT(worker_fails_for_good(&c, "w1", worker_takes_task(&c, "w1", at("q", 0, 2)), "no"), REFUSE_NONE);
+    CHECK(!job_state_is_terminal(client_retries(&c, "q")));
+    CHECK_INT(state_of(&c, "q", 0, 0), TASK_SUCCEEDED); /* lies in the store */
+    CHECK_INT(state_of(&c, "q", 0, 1), TASK_QUEUED);    /* the worker was told that nobody can have it */
+    for (uint32_t i = 1; i < 3; i++) {
+        const struct assignment *a = worker_takes_task(&c, "w1", at("q", 0, i));
+        CHECK_INT(worker_registers_result(&c, "w1", a, 100, false), REFUSE_NONE);
+        CHECK_INT(worker_succeeds(&c, "w1", a), REFUSE_NONE);
+    }
+    CHECK_INT(job_state_of(&c, "q"), JOB_SUCCEEDED);
+    cluster_finish(&c);
+}
+
 TEST(a_retry_of_a_failed_query_keeps_the_results_that_it_has)
 {
     struct cluster c;

@@ -396,15 +396,22 @@ TEST(a_worker_learns_which_of_its_held_jobs_have_ended)
     struct cluster c;
     cluster_init(&c);
     worker_joins(&c, "w1");
-    submit_tasks(&c, "live", 1);
     submit_tasks(&c, "done", 1);
-    client_cancels(&c, "done");
-    const char *const held[] = {"live", "done"};
-    struct cmd_heartbeat beat = {.worker_id = "w1", .incarnation = "w1#1", .held_jobs = held, .n_held_jobs = 2};
+    worker_runs(&c, "w1", at("done", 0, 0));
+    submit_tasks(&c, "canceled", 1);
+    client_cancels(&c, "canceled");
+    submit_tasks(&c, "open", 1);
+    const char *const held[] = {"open", "done", "canceled", "not in memory"};
+    struct cmd_heartbeat beat = {.worker_id = "w1", .incarnation = "w1#1", .held_jobs = held, .n_held_jobs = 4};
     struct command command = {.kind = CMD_HEARTBEAT, .u = {.heartbeat = beat}};
     const struct reply *reply = cluster_do(&c, &command);
-    CHECK_UINT(reply->u.heartbeat.n_ended_jobs, 1);
+    CHECK_UINT(reply->u.heartbeat.n_ended_jobs, 3);
     CHECK_STR(reply->u.heartbeat.ended_jobs[0], "done");
+    CHECK_STR(reply->u.heartbeat.ended_jobs[1], "canceled");
+    CHECK_STR(reply->u.heartbeat.ended_jobs[2], "not in memory");
+    CHECK_UINT(reply->u.heartbeat.n_failed_jobs, 1); /* of the last one nobody knows whether it succeeded */
+    CHECK_STR(reply->u.heartbeat.failed_jobs[0], "canceled");
+    CHECK(!reply->immediate);
     cluster_finish(&c);
 }
 

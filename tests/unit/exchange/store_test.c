@@ -226,10 +226,88 @@ TEST(dropping_a_job_removes_its_outputs_at_once_and_no_others)
     mem_free(jobs[0]);
     mem_free(jobs[1]);
     mem_free((void *)jobs);
-    exchange_store_drop_job(folder.store, "mine");
+    exchange_store_end_job(folder.store, "mine", false, EXCHANGE_ALL_NUMBERS);
     CHECK_UINT(folder_files(folder.shuffle), 1);
     CHECK_ERR(sum_local(&folder, &mine, 0, 3, &tallies[0], &sum, &e), ERR_NOT_FOUND);
     CHECK_ERR(sum_local(&folder, &other, 0, 3, &tallies[0], &sum, &e), ERR_OK);
+    folder_close(&folder);
+}
+
+/* A result that is large enough to have a file. */
+static struct exchange_key write_large_result(struct folder *folder, const char *job, uint32_t task)
+{
+    struct exchange_key key = folder_key(job, task, 1);
+    struct exchange_output *output = NULL;
+    struct block *block = block_new(LIMIT_INLINE_RESULT_BYTES + 1);
+    struct ipc_tally tally = {.bytes = block->n};
+    memset(block->bytes, 'x', block->n);
+    CHECK_ERR(exchange_output_open(folder->store, &key, EXCHANGE_KIND_RESULT, 1, &output, NULL), ERR_OK);
+    CHECK_ERR(exchange_output_append(output, 0, block, false, NULL), ERR_OK);
+    CHECK_ERR(exchange_output_finish(output, &tally, NULL), ERR_OK);
+    exchange_output_close(output, false);
+    return key;
+}
+
+static void check_waits_for(struct folder *folder, const char *job)
+{
+    uint32_t n = 0;
+    char **jobs = exchange_store_jobs(folder->store, 10, &n);
+    CHECK_UINT(n, job == NULL ? 0 : 1);
+    CHECK(job == NULL || strcmp(jobs[0], job) == 0);
+    for (uint32_t i = 0; i < n; i++) {
+        mem_free(jobs[i]);
+    }
+    mem_free((void *)jobs);
+}
+
+TEST(results_go_with_their_job_only_if_it_has_failed)
+{
+    struct folder folder;
+    folder_open(&folder, PLENTY);
+    write_large_result(&folder, "good", 1);
+    check_waits_for(&folder, "good");
+    exchange_store_end_job(folder.store, "good", false, EXCHANGE_ALL_NUMBERS);
+    check_waits_for(&folder, NULL);
+    CHECK_UINT(folder_files(folder.results), 1);
+    write_large_result(&folder, "bad", 1);
+    check_waits_for(&folder, "bad");
+    exchange_store_close(folder.store);
+    folder_reopen(&folder, PLENTY); /* a new process has to ask for both */
+    exchange_store_end_job(folder.store, "good", false, EXCHANGE_ALL_NUMBERS);
+    check_waits_for(&folder, "bad");
+    exchange_store_end_job(folder.store, "bad", true, EXCHANGE_ALL_NUMBERS);
+    check_waits_for(&folder, NULL);
+    CHECK_UINT(folder_files(folder.results), 1);
+    folder_close(&folder);
+}
+
+TEST(what_was_written_after_the_end_of_a_job_is_not_meant)
+{
+    struct folder folder;
+    struct ipc_tally tallies[3];
+    folder_open(&folder, 0);
+    write_large_result(&folder, "job", 1);
+    struct exchange_key old = folder_key("job", 2, 1), retried = folder_key("job", 2, 2);
+    folder_write(&folder, &old, 0, 1000, 3, tallies);
+    uint64_t number = exchange_store_number(folder.store);
+    write_large_result(&folder, "job", 3);
+    folder_write(&folder, &retried, 0, 1000, 3, tallies);
+    exchange_store_end_job(folder.store, "job", true, number);
+    CHECK_UINT(folder_files(folder.results), 1);
+    CHECK_UINT(folder_files(folder.shuffle), 1);
+    check_waits_for(&folder, "job");
+    folder_close(&folder);
+}
+
+TEST(one_output_is_dropped_by_its_key)
+{
+    struct folder folder;
+    folder_open(&folder, PLENTY);
+    struct exchange_key gone = write_large_result(&folder, "job", 1);
+    write_large_result(&folder, "job", 2);
+    exchange_store_drop(folder.store, &gone);
+    exchange_store_drop(folder.store, &gone);
+    CHECK_UINT(folder_files(folder.results), 1);
     folder_close(&folder);
 }
 
@@ -247,7 +325,7 @@ TEST(who_writes_for_a_dropped_job_is_told)
         .store = folder.store, .key = folder_key("job", 0, 1), .scatter = {.mode = SCATTER_ONE, .n_partitions = 1}};
     CHECK_ERR(exchange_writer_open(&options, &schema, &writer, &e), ERR_OK);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_OK);
-    exchange_store_drop_job(folder.store, "job");
+    exchange_store_end_job(folder.store, "job", false, EXCHANGE_ALL_NUMBERS);
     CHECK_UINT(folder_files(folder.shuffle), 0);
     CHECK_ERR(exchange_writer_append(writer, &batch, &e), ERR_CANCELED);
     CHECK_ERR(exchange_writer_finish(writer, &tally, &e), ERR_CANCELED);
@@ -283,7 +361,7 @@ TEST(a_new_process_removes_shuffle_files_and_half_results_and_finds_results)
     CHECK_ERR(exchange_writer_finish(writer, &tally, &e), ERR_OK);
     CHECK(access(path, F_OK) != 0);
     exchange_writer_close(writer);
-    exchange_store_drop_job(folder.store, "a.job-1"); /* its results stay */
+    exchange_store_end_job(folder.store, "a.job-1", false, EXCHANGE_ALL_NUMBERS); /* its results stay */
     exchange_store_close(folder.store);
     static const char *const old[] = {"shuffle/x.0.0.1.arrows", "results/x.0.0.1.part", "shuffle/keep.txt"};
     for (size_t i = 0; i < ARRAY_LEN(old); i++) {
@@ -432,14 +510,14 @@ TEST(many_write_read_spill_and_drop_at_the_same_time)
                 mem_free(jobs[k]);
             }
             mem_free((void *)jobs);
-            exchange_store_drop_job(crowd.folder.store, "job1");
+            exchange_store_end_job(crowd.folder.store, "job1", false, EXCHANGE_ALL_NUMBERS);
         }
         for (uint32_t i = 0; i < ARRAY_LEN(members); i++) {
             pthread_join(members[i].thread, NULL);
         }
         CHECK_INT(atomic_load(&crowd.wrong), 0);
-        exchange_store_drop_job(crowd.folder.store, "job0");
-        exchange_store_drop_job(crowd.folder.store, "job1");
+        exchange_store_end_job(crowd.folder.store, "job0", false, EXCHANGE_ALL_NUMBERS);
+        exchange_store_end_job(crowd.folder.store, "job1", false, EXCHANGE_ALL_NUMBERS);
         CHECK_UINT(folder_files(crowd.folder.shuffle), 0);
         CHECK_UINT(exchange_store_memory_bytes(crowd.folder.store), 0);
         CHECK_UINT(exchange_store_file_bytes(crowd.folder.store), 0);

@@ -70,6 +70,8 @@ TEST(a_heartbeat_is_answered_with_stop_orders)
     reply.u.heartbeat.ended_jobs = ended;
     reply.u.heartbeat.n_ended_jobs = 2;
     reply.u.heartbeat.outputs_needed = 5;
+    reply.u.heartbeat.failed_jobs = &ended[1];
+    reply.u.heartbeat.n_failed_jobs = 1;
 
     const struct pb_heartbeat_response *m = carried(&f, PB_HEARTBEAT_RESPONSE, wire_heartbeat_reply(&reply, &f.arena));
 
@@ -83,6 +85,8 @@ TEST(a_heartbeat_is_answered_with_stop_orders)
     CHECK_UINT(m->n_ended_jobs, 2);
     CHECK_STR(m->ended_jobs[1], "j2");
     CHECK_UINT(m->outputs_needed, 5);
+    CHECK_UINT(m->n_failed_jobs, 1);
+    CHECK_STR(m->failed_jobs[0], "j2");
     end(&f);
 }
 
