@@ -43,15 +43,9 @@ static const char *find_unfit(const struct split_catalog *catalog, const struct 
 {
     bool is_pattern = false;
     bool hides_rows = false;
-    bool hides_file = false;
     for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_names;
          i++) { /* those of hive folders are among them */
         hides_rows = hides_rows || strcasecmp(scan->names[i], "file_row_number") == 0;
-        hides_file = hides_file || strcasecmp(scan->names[i], SCAN_SHARE_FILE) == 0;
-    }
-    if (hides_file && names_file(scan)) {
-        return "a file has a column called " SCAN_SHARE_FILE
-               ", as tasks call the name of a file, and the query asks for that";
     }
     for (uint32_t i = 0; scan->source == SCAN_PARQUET && i < scan->n_files; i++) {
         const struct split_file *file = split_find(catalog, scan->files[i]);
@@ -59,6 +53,10 @@ static const char *find_unfit(const struct split_catalog *catalog, const struct 
         hides_rows = hides_rows || (file != NULL && file->has_file_row_number);
         if (hides_rows && !scan->has_file_row_number) {
             return "a file has a column called file_row_number, by which tasks would know their rows";
+        }
+        if (file != NULL && file->has_share_file && names_file(scan)) {
+            return "a file has a column called " SCAN_SHARE_FILE
+                   ", as tasks call the name of a file, and the query asks for that";
         }
         if (file != NULL && file->has_file_name && names_file(scan)) {
             return "a file has a column called filename or file_index, and the query asks DuckDB for that";

@@ -163,6 +163,24 @@ struct split_sizes cut__scan_sizes(const struct cutter *c, uint64_t bytes)
                                 .task_bytes_max = c->options->is_forced ? c->split_bytes : c->task_bytes_max};
 }
 
+static bool all_are_alike(const struct cutter *c, const struct scan *scan)
+{
+    bool are_alike = true;
+    for (uint32_t i = 1; i < scan->n_files && are_alike; i++) {
+        are_alike = split_are_alike(c->options->catalog, scan->files[0], scan->files[i]);
+    }
+    return are_alike;
+}
+
+/*
+ * Whether all its files can be read at once, and the columns cast, whatever has said what the types are. Filters of joins
+ * cannot be relied on where types differ: with 1.5.6, a query may fail by what side of the join is the smaller one.
+ */
+static bool may_replicate(const struct cutter *c, const struct scan *scan)
+{
+    return all_are_alike(c, scan) && !(scan->has_union_by_name && scan->is_retyped);
+}
+
 /*
  * With union_by_name a column may be in some files only. A task can do with its own ones, if it is told of the others' columns
  * (unparse_scan.c); not so if it has to do with what files are called, and if files differ in what is inside of a column.
@@ -171,10 +189,7 @@ static bool may_share_by_name(struct cutter *c, const struct scan *scan)
 {
     const bool *is_read = cut__columns_read(c, scan);
     bool may = scan->mixed_column == NULL && scan->n_virtual_filters == 0 && !scan->has_file_row_number;
-    bool are_alike = true;
-    for (uint32_t i = 1; i < scan->n_files; i++) {
-        are_alike = are_alike && split_are_alike(c->options->catalog, scan->files[0], scan->files[i]);
-    }
+    bool are_alike = all_are_alike(c, scan);
     for (uint32_t i = 0; i < scan->n_columns && may; i++) {
         may = scan->columns[i].is_virtual == VIRTUAL_NONE || scan->columns[i].is_virtual == VIRTUAL_EMPTY;
     }
@@ -203,12 +218,19 @@ static enum err cut_scan(struct cutter *c, struct plan_node *node, struct fragme
     if (scan->n_files == 0) {
         return error_set(c->e, ERR_PRECONDITION, "a scan has no files");
     }
-    if (scan->mixed_column != NULL || (scan->has_union_by_name && !may_share_by_name(c, scan))) {
+    bool is_whole = scan->mixed_column != NULL || (scan->has_union_by_name && !may_share_by_name(c, scan));
+    if (is_whole && scan->is_retyped) {
+        return error_set(c->e, ERR_PRECONDITION,
+                         "a file that is left out has said the types of columns, and others have other types%s%.100s",
+                         scan->mixed_column != NULL ? " for " : "",
+                         scan->mixed_column != NULL ? scan->mixed_column : "");
+    }
+    if (is_whole) {
         replicated(node, (double)total.rows, out);
         out->spread = SPREAD_SINGLE;
         return ERR_OK;
     }
-    if (is_small(c, scan, &total)) {
+    if (is_small(c, scan, &total) && may_replicate(c, scan)) {
         replicated(node, (double)total.rows, out);
         out->rows = scan_rows(c, node, out->rows_max);
         return ERR_OK;

@@ -487,10 +487,11 @@ struct scan {
     bool has_file_row_number;    /* as an ordinary column, called file_row_number */
     const char *filename_column; /* as an ordinary column with that name; NULL if not asked for */
     const char *mixed_column; /* NULL, or one with a condition, and of another type in some files (split_types_load) */
-    const char *from;         /* SCAN_STAND_IN, SCAN_FUNCTION */
-    bool has_ordinality;      /* SCAN_FUNCTION: WITH ORDINALITY */
-    const char *shared_call;  /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
-    uint32_t n_other_files;   /* SCAN_STAND_IN: 0 if it is not known which they are */
+    bool is_retyped;         /* its files, read together, have other types than the plan, or lack a column (likewise) */
+    const char *from;        /* SCAN_STAND_IN, SCAN_FUNCTION */
+    bool has_ordinality;     /* SCAN_FUNCTION: WITH ORDINALITY */
+    const char *shared_call; /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */
+    uint32_t n_other_files;  /* SCAN_STAND_IN: 0 if it is not known which they are */
     const struct scan_file *other_files;
     struct scan_split split; /* set by the cutter */
 };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "query/split_types.h"
 #include "query/sql_text.h"
 
 #define CACHE_FILES_MAX 10000
@@ -36,6 +37,7 @@ struct split_cache {
     uint32_t cap;
     uint64_t n_values; /* of row groups, of all files */
     uint64_t n_values_max;
+    struct split_types *types;
 };
 
 /* What collects the files of a plan, and then what the metadata says about them. */
@@ -55,6 +57,7 @@ struct split_cache *split_cache_new(void)
 {
     struct split_cache *cache = mem_calloc(1, sizeof *cache);
     cache->n_values_max = VALUES_MAX;
+    cache->types = split_types_new();
     return cache;
 }
 
@@ -77,6 +80,7 @@ void split_cache_free(struct split_cache *cache)
 {
     if (cache != NULL) {
         cache_clear(cache);
+        split_types_free(cache->types);
         mem_free(cache->files);
         mem_free(cache);
     }
@@ -123,6 +127,7 @@ static void copy_inside(const struct split_file *from, bool has_room, struct are
     to->is_unread = from->is_unread;
     to->has_file_row_number = from->has_file_row_number;
     to->has_file_name = from->has_file_name;
+    to->has_share_file = from->has_share_file;
     to->shape = from->shape;
     to->n_groups = from->n_groups;
     to->groups = arena_copy(arena, from->groups, from->n_groups * sizeof *from->groups);
@@ -308,6 +313,7 @@ static enum err add_group(void *context, const char *const *values, uint32_t n, 
         file->groups[numbers[0]] = (struct split_group){.rows = numbers[1], .bytes = numbers[2]};
         file->has_file_row_number = (numbers[3] & 1) != 0;
         file->has_file_name = (numbers[3] & 2) != 0;
+        file->has_share_file = (numbers[3] & 4) != 0;
     }
     return err;
 }
@@ -422,7 +428,8 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
             &sql,
             "SELECT file_name, row_group_id, first(row_group_num_rows), CAST(sum(total_compressed_size) AS BIGINT), "
             "bit_or(CASE lower(split_part(path_in_schema, ', ', 1)) WHEN 'file_row_number' THEN 1 WHEN 'filename' THEN 2 "
-            "WHEN 'file_index' THEN 2 ELSE 0 END) FROM parquet_metadata(%s) GROUP BY ALL",
+            "WHEN 'file_index' THEN 2 WHEN '" SCAN_SHARE_FILE
+            "' THEN 4 ELSE 0 END) FROM parquet_metadata(%s) GROUP BY ALL",
             list);
         err = planner_rows(planner, sql.data, add_group, l, e);
     }
@@ -482,7 +489,7 @@ enum err split_catalog_load(struct planner *planner, struct plan_node *root, str
     }
     if (err == ERR_OK) {
         split_others_load(planner, root, arena);
-        err = split_types_load(planner, root, l.catalog, arena, e);
+        err = split_types_load(planner, l.cache->types, root, l.catalog, arena, e);
     }
     if (err == ERR_OK) {
         *out_catalog = l.catalog;

@@ -48,6 +48,7 @@ struct split_file {
     bool is_unread;           /* what is below is not known, as if DuckDB would take its name for a pattern */
     bool has_file_row_number; /* a column of the file's own, which hides what DuckDB calls so */
     bool has_file_name;       /* the same for filename or file_index */
+    bool has_share_file;      /* and one called as SCAN_SHARE_FILE */
     uint64_t shape;           /* a hash of the names, places and types of all columns; 0: not known */
     uint32_t n_columns;       /* of which something is known */
     struct split_column *columns;
@@ -144,10 +145,6 @@ void split_scan(const struct split_catalog *catalog, const struct scan *scan, co
  * `shared_call`. Of more than a thousand files, of a call that is not understood, and behind a URL, nothing is known.
  */
 void split_others_load(struct planner *planner, struct plan_node *root, struct arena *arena);
-
-/* Finds conditions on columns that have other types in some files: sets `mixed_column` of such scans. */
-MUST_USE enum err split_types_load(struct planner *planner, struct plan_node *root, const struct split_catalog *catalog,
-                                   struct arena *arena, struct error *e);
 
 /* What the files of a scan of CSV or JSON have together, as far as they are known. */
 uint64_t split_others_bytes(const struct scan *scan);

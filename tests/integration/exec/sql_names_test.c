@@ -38,6 +38,7 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
         "SELECT g, max(filename) AS f FROM '@/named1.parquet' GROUP BY g",
         "SELECT parse_filename(filename) AS f, sum(capstan_file) AS s FROM '@/ours*.parquet' GROUP BY f",
         "SELECT g, sum(capstan_file) AS s FROM '@/ours*.parquet' GROUP BY g",
+        "SELECT parse_filename(filename) AS f, sum(g) AS s FROM '@/theirs*.parquet' GROUP BY f",
     };
     struct cluster cluster;
     cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
@@ -57,6 +58,9 @@ TEST(columns_with_the_names_of_duckdbs_own_are_the_files)
     cluster_sql(&cluster, "COPY (SELECT i AS capstan_file, i % 5 AS g FROM range(10000) r(i)) TO '@/ours0.parquet' "
                           "(ROW_GROUP_SIZE 2048)");
     cluster_sql(&cluster, "COPY (SELECT i AS capstan_file, i % 5 AS g FROM range(3000) r(i)) TO '@/ours1.parquet'");
+    cluster_sql(&cluster, "COPY (SELECT i % 5 AS g FROM range(10000) r(i)) TO '@/theirs0.parquet' "
+                          "(ROW_GROUP_SIZE 2048)");
+    cluster_sql(&cluster, "COPY (SELECT i % 5 AS g, i AS capstan_file FROM range(3000) r(i)) TO '@/theirs1.parquet'");
     cluster_sql(&cluster, "COPY (SELECT i AS k, i % 5 AS g, 999999999 AS file_row_number FROM range(300000) r(i)) "
                           "TO '@/hive' (FORMAT parquet, PARTITION_BY (file_row_number))");
     compare_all(&cluster, queries, ARRAY_LEN(queries));
