@@ -419,16 +419,21 @@ static bool starts_view(struct cursor *c)
     return is_right && take_word(c, "AS") && starts_query(c);
 }
 
+/* Each statement is looked at by itself, so that no bracket in one is sought in all that come after it. */
 bool query_only_reads(const char *sql, struct arena *arena)
 {
     struct cursor c = {.at = sql, .arena = arena};
+    const char *last = sql + physical_last_statement(sql);
     skip_space(&c);
-    while (physical_last_statement(c.at) > 0) {
-        const char *end = c.at + statement_bytes(c.at);
-        if (!starts_view(&c)) {
+    while (c.at < last) {
+        size_t n = statement_bytes(c.at);
+        char *statement = arena_copy(arena, c.at, n + 1);
+        statement[n] = '\0';
+        struct cursor view = {.at = statement, .arena = arena};
+        if (!starts_view(&view)) {
             return false;
         }
-        c.at = end + 1;
+        c.at += n + 1;
         skip_space(&c);
     }
     return starts_query(&c);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "query/physical.h"
 #include "test.h"
 
@@ -136,6 +137,8 @@ TEST(sql_only_reads_if_all_of_it_does)
         {"CREATE TEMP TABLE a AS SELECT 1; FROM a", false},
         {"CREATE TEMP VIEW a AS DELETE FROM t; FROM a", false},
         {"CREATE TEMP VIEW a (x; DROP TABLE t) AS SELECT 1; FROM a", false},
+        {"CREATE TEMP VIEW a (x; CREATE TEMP VIEW b (y) AS SELECT 1) AS SELECT 1; FROM a", false},
+        {"; SELECT 1", false},
         {"SELECT 1; SELECT 2", false},
         {"SET threads = 1; SELECT 2", false},
         {"INSERT INTO t VALUES (1)", false},
@@ -149,6 +152,32 @@ TEST(sql_only_reads_if_all_of_it_does)
         }
         arena_deinit(&arena);
     }
+}
+
+/* If the end of each statement, or bracket, were sought in all that follows, these MiB would take many minutes. */
+TEST(many_views_are_read_as_fast_as_long_ones)
+{
+    static const size_t bytes = (size_t)4 * 1024 * 1024;
+    struct arena arena = {0};
+    struct buf views = {0};
+    struct buf nested = {0};
+    while (views.n < bytes) {
+        buf_text(&views, "CREATE TEMP VIEW a AS SELECT 1;");
+    }
+    CHECK(!query_only_reads(views.data, &arena));
+    buf_text(&views, "FROM a");
+    CHECK(query_only_reads(views.data, &arena));
+    while (nested.n < bytes) {
+        buf_text(&nested, "CREATE TEMP VIEW a (;");
+    }
+    while (nested.n < 2 * bytes) {
+        buf_text(&nested, ") AS SELECT 1 ");
+    }
+    buf_text(&nested, "; FROM a");
+    CHECK(!query_only_reads(nested.data, &arena));
+    buf_deinit(&views);
+    buf_deinit(&nested);
+    arena_deinit(&arena);
 }
 
 TEST(a_table_without_a_warehouse_names_the_setting)
