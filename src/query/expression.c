@@ -305,11 +305,6 @@ static const char *const volatile_functions[] = {
     "current_timestamp",
     "clock_timestamp",
     "write_log",
-    "stats",
-    "current_query",
-    "current_query_id",
-    "current_transaction_id",
-    "current_connection_id",
     "sleep_ms",
 };
 

@@ -174,11 +174,26 @@ static bool read_lambda(struct plan_reader *r, const struct json *json, struct e
     return insert_arg(r, expression, lambda, 1);
 }
 
-/* Functions that only mean something where they were bound. */
+/*
+ * Functions that only mean something where they were bound, or tell of the statement that calls them, which would be the
+ * task's own: its text and numbers, what is known of its columns, how it holds them.
+ */
 static bool is_unportable(const char *name)
 {
-    return starts_with(name, "__internal") || strcmp(name, "nextval") == 0 || strcmp(name, "currval") == 0 ||
-           strcmp(name, "getvariable") == 0;
+    static const char *const names[] = {"nextval",
+                                        "currval",
+                                        "getvariable",
+                                        "current_query",
+                                        "current_query_id",
+                                        "current_transaction_id",
+                                        "current_connection_id",
+                                        "stats",
+                                        "vector_type"};
+    bool is_one = starts_with(name, "__internal");
+    for (size_t i = 0; i < ARRAY_LEN(names) && !is_one; i++) {
+        is_one = strcmp(name, names[i]) == 0;
+    }
+    return is_one;
 }
 
 bool plan__function(struct plan_reader *r, const struct json *json, const struct input *input,

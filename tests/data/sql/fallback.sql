@@ -27,3 +27,21 @@ SELECT id, count(*) OVER (PARTITION BY k ORDER BY id + 1 RANGE BETWEEN 100 PRECE
 
 -- name: cast-to-nested-enum
 SELECT k, ['low']::ENUM('low', 'high')[], NULL::STRUCT(a ENUM('x')) FROM facts WHERE id < 100;
+
+-- name: current-query
+SELECT count(*) FROM facts GROUP BY current_query();
+
+-- name: current-query-id
+SELECT count(DISTINCT i) FROM (SELECT current_query_id() AS i FROM facts);
+
+-- name: current-transaction-id
+SELECT count(DISTINCT t) FROM (SELECT current_transaction_id() AS t FROM facts);
+
+-- name: current-connection-id
+SELECT count(*) FROM (SELECT DISTINCT current_connection_id(), d.k FROM facts f JOIN dims d ON f.k = d.k);
+
+-- name: stats
+SELECT count(DISTINCT x) FROM (SELECT stats(id) AS x FROM facts);
+
+-- name: vector-type
+SELECT count(DISTINCT x) FROM (SELECT vector_type(id) AS x FROM facts);
