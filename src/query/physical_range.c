@@ -7,6 +7,9 @@
  *   rows ──forward──► some keys ──gather──► bounds ──broadcast──┐
  *     └──────────────────────────────────────────────► rows ──range──►
  *
+ * Two of them compute the keys: with random() in these, a task that is redone finds others, and puts rows elsewhere. So if the
+ * stage is not the same each time, these are not either; only the bounds follow from the keys that they are given.
+ *
  * Everybody who reads the plan makes the same of it, so it is run as the client has written it.
  */
 #include <inttypes.h>
@@ -83,6 +86,7 @@ static void expand(struct plan_reader *r, uint32_t at, uint32_t added, uint32_t 
     if (strlen(keys.sql) > LIMIT_SQL_BYTES) {
         physical__complain(r, &stages[at], "its \"keys\" are too long: at most %d bytes in all", LIMIT_SQL_BYTES / 2);
     }
+    keys.is_deterministic = rows.is_deterministic;
     keys.what = "some sort keys";
     keys.output.exchange = EXCHANGE_GATHER;
     struct physical_stage bounds = make_stage(r, id + 2, "capstan_keys", id + 1);
@@ -93,6 +97,7 @@ static void expand(struct plan_reader *r, uint32_t at, uint32_t added, uint32_t 
     spread.inputs[spread.n_inputs++] =
         (struct physical_input){.name = "capstan_bounds", .stage = id + 2, .is_whole = true};
     spread.sql = "SELECT * FROM capstan_rows";
+    spread.is_deterministic = rows.is_deterministic;
     spread.what = "rows by ranges";
     spread.estimate = rows.estimate;
     spread.output = output;

@@ -527,6 +527,30 @@ TEST(ranges_without_bounds_get_stages_that_find_them)
     reading_deinit(&r);
 }
 
+/* With a key such as random(), a task that is redone puts rows elsewhere, so whoever has read it must read it again. */
+TEST(stages_that_find_bounds_are_the_same_each_time_only_if_their_stage_is)
+{
+    static const char *const marks[] = {"", "\"deterministic\":true,", "\"deterministic\":false,"};
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
+        struct buf text = {0};
+        buf_format(&text,
+                   "{\"stages\":[{\"id\":0,%s\"sql\":\"SELECT 1 AS k\",\"output\":{\"exchange\":\"range\",\"keys\":"
+                   "[\"random()\"],\"partitions\":3}},{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"FROM m\","
+                   "\"output\":{\"exchange\":\"result\"}}]}",
+                   marks[i]);
+        struct reading r = read_text(text.data);
+        CHECK_STR(r.e.message, "");
+        CHECK_UINT(r.plan->n_stages, 5);
+        bool is_same = i < 2;
+        const bool expected[] = {is_same, is_same, true /* of the same keys, the same bounds */, is_same, true};
+        for (uint32_t k = 0; k < ARRAY_LEN(expected); k++) {
+            CHECK_INT(r.plan->stages[k].is_deterministic, expected[k]);
+        }
+        reading_deinit(&r);
+        buf_deinit(&text);
+    }
+}
+
 TEST(each_exchange_has_its_column)
 {
     struct physical_stage stage;
