@@ -62,4 +62,7 @@ bool physical__is_one(const char *sql);
 /* Whether options of COPY, such as "HEADER, COMPRESSION 'gzip'", have one of that name with that value, in any case. */
 bool physical__option_is(const char *options, const char *name, const char *value);
 
+/* Whether a data set can have that name, if it is not too long: letters, digits and '_', not a digit first. */
+bool physical__is_table_name(const char *name);
+
 #endif

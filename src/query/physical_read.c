@@ -399,8 +399,13 @@ static void read_publish(struct plan_reader *r, struct physical_stage *stage, co
     check_members(r, stage, node, "\"publish\"", known, ARRAY_LEN(known));
     stage->publish.to = read_folder(r, stage, json_get(node, "to"), "the \"to\" of a publish");
     if (json_has(node, "table")) {
-        stage->publish.table =
-            read_text(r, stage, json_get(node, "table"), "the \"table\" of a publish", LIMIT_NAME_BYTES);
+        const char *table =
+            read_text(r, stage, json_get(node, "table"), "the \"table\" of a publish", LIMIT_TABLE_NAME_BYTES);
+        if (table != NULL && !physical__is_table_name(table)) {
+            physical__complain(r, stage,
+                               "the \"table\" of a publish has letters, digits and _ only, and no digit first");
+        }
+        stage->publish.table = table;
     }
 }
 

@@ -321,6 +321,15 @@ static size_t statement_bytes(const char *sql)
     return n;
 }
 
+bool physical__is_table_name(const char *name)
+{
+    const char *p = name;
+    while (isalnum((unsigned char)*p) || *p == '_') {
+        p++;
+    }
+    return *p == '\0' && p > name && !isdigit((unsigned char)name[0]);
+}
+
 static enum err read_create(struct cursor *c, const char *warehouse, struct query_write *w)
 {
     if (take_word(c, "OR") || take_word(c, "TEMP") || take_word(c, "TEMPORARY")) {
@@ -336,13 +345,11 @@ static enum err read_create(struct cursor *c, const char *warehouse, struct quer
     if (name == NULL || !take_word(c, "AS")) {
         return refuse(c, "CREATE TABLE needs a name without a schema, then AS and a query");
     }
-    for (const char *p = name; *p != '\0'; p++) {
-        if (!(isalnum((unsigned char)*p) || *p == '_') || isdigit((unsigned char)name[0])) {
-            return refuse(c, "the name of a table that is created has letters, digits and _ only");
-        }
+    if (name[0] == '\0' || strlen(name) > LIMIT_TABLE_NAME_BYTES) {
+        return error_set(c->e, ERR_INVALID, "the name of a table has 1 to %d bytes", LIMIT_TABLE_NAME_BYTES);
     }
-    if (name[0] == '\0' || strlen(name) > LIMIT_NAME_BYTES) {
-        return error_set(c->e, ERR_INVALID, "the name of a table has 1 to %d bytes", LIMIT_NAME_BYTES);
+    if (!physical__is_table_name(name)) {
+        return refuse(c, "the name of a table that is created has letters, digits and _ only, and no digit first");
     }
     if (warehouse == NULL || warehouse[0] == '\0') {
         error_set(c->e, ERR_INVALID, "CREATE TABLE %s AS needs a folder for its files, but `warehouse` is not set",

@@ -6,6 +6,8 @@
 #include "query/physical.h"
 #include "test.h"
 
+#define NAME_OF_63 "a23456789_b23456789_c23456789_d23456789_e23456789_f23456789_g23"
+
 struct reading {
     struct arena arena;
     struct query_write write;
@@ -60,6 +62,9 @@ TEST(create_table_as_goes_to_the_warehouse)
         (struct query_write){.sql = "SELECT 1", .to = "/data/warehouse/t_1", .format = "parquet", .table = "t_1"});
     check_write("create table \"T\" as (from x)",
                 (struct query_write){.sql = "(from x)", .to = "/data/warehouse/T", .format = "parquet", .table = "T"});
+    check_write("CREATE TABLE " NAME_OF_63 " AS SELECT 1",
+                (struct query_write){
+                    .sql = "SELECT 1", .to = "/data/warehouse/" NAME_OF_63, .format = "parquet", .table = NAME_OF_63});
 }
 
 TEST(statements_that_read_are_let_through)
@@ -103,7 +108,13 @@ TEST(what_is_not_understood_is_refused_with_what_is)
         {"CREATE TABLE IF NOT EXISTS t AS SELECT 1", "CREATE TABLE cannot take IF NOT EXISTS"},
         {"CREATE TABLE s.t AS SELECT 1", "CREATE TABLE needs a name without a schema, then AS and a query"},
         {"CREATE TABLE t (a INT)", "CREATE TABLE needs a name without a schema, then AS and a query"},
-        {"CREATE TABLE \"../t\" AS SELECT 1", "the name of a table that is created has letters, digits and _ only"},
+        {"CREATE TABLE \"../t\" AS SELECT 1",
+         "the name of a table that is created has letters, digits and _ only, and no digit first"},
+        {"CREATE TABLE 1t AS SELECT 1", "CREATE TABLE needs a name without a schema, then AS and a query"},
+        {"CREATE TABLE \"1t\" AS SELECT 1",
+         "the name of a table that is created has letters, digits and _ only, and no digit first"},
+        {"CREATE TABLE \"\" AS SELECT 1", "the name of a table has 1 to 63 bytes"},
+        {"CREATE TABLE " NAME_OF_63 "x AS SELECT 1", "the name of a table has 1 to 63 bytes"},
         {"CREATE VIEW v AS SELECT 1", "this CREATE cannot be run"},
         {"INSERT INTO t VALUES (1)", "INSERT: statements of this kind cannot be run"},
         {"explain analyze copy t to '/x'", "copy: statements of this kind cannot be run"},
@@ -240,6 +251,12 @@ TEST(writes_are_part_of_a_plan)
         "\"deterministic\":true,\"publish\":{\"to\":\"/x\",\"table\":\"t\"},\"output\":{\"exchange\":\"result\"}";
     const char *plain = "\"output\":{\"exchange\":\"gather\"}";
     check_plan(write, publish, NULL);
+    check_plan(write, "\"publish\":{\"to\":\"/x\",\"table\":\"" NAME_OF_63 "x\"},\"output\":{\"exchange\":\"result\"}",
+               "stage 1: the \"table\" of a publish has more than 63 bytes");
+    check_plan(write, "\"publish\":{\"to\":\"/x\",\"table\":\"1t\"},\"output\":{\"exchange\":\"result\"}",
+               "stage 1: the \"table\" of a publish has letters, digits and _ only, and no digit first");
+    check_plan(write, "\"publish\":{\"to\":\"/x\",\"table\":\"a-b\"},\"output\":{\"exchange\":\"result\"}",
+               "stage 1: the \"table\" of a publish has letters, digits and _ only, and no digit first");
     check_plan(write, "\"output\":{\"exchange\":\"result\"}",
                "stage 1: it reads stage 0, which writes to /x, but does not publish that");
     check_plan(write, "\"publish\":{\"to\":\"/y\"},\"output\":{\"exchange\":\"result\"}",
