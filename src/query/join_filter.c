@@ -7,7 +7,8 @@
 bool join_filter_changes(const struct plan_node *node)
 {
     return node->kind == NODE_TOP_N || node->kind == NODE_LIMIT ||
-           (node->kind == NODE_DISTINCT && node->as.distinct.is_on);
+           (node->kind == NODE_DISTINCT && node->as.distinct.is_on) ||
+           (node->kind == NODE_SCAN && node->as.scan->has_kinds && node->as.scan->split.files == NULL);
 }
 
 /*
@@ -46,7 +47,7 @@ bool join_filter_does_harm(const struct plan_node *root)
 /* A text that only looks so becomes MATERIALIZED as well, which is right, too. */
 const char *join_filter_barrier(const char *sql)
 {
-    static const char *const words[] = {" LIMIT ", " OFFSET ", "SELECT DISTINCT ON ("};
+    static const char *const words[] = {" LIMIT ", " OFFSET ", "SELECT DISTINCT ON (", JOIN_FILTER_KINDS};
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         if (strstr(sql, words[i]) != NULL) {
             return "MATERIALIZED ";

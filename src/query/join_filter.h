@@ -7,6 +7,9 @@
  * among those hundred, or not, from run to run. The optimizer can only be turned off for a whole process, and most queries
  * are much faster with it.
  *
+ * And where one task reads files whose columns differ in their types or places, such a filter may not be understood at all:
+ * the query fails, or not, by which side of the join is the smaller one.
+ *
  * It does not look into an entry of a WITH that is MATERIALIZED. So SQL that Capstan writes has such nodes there if they are
  * below a join (unparse.c), as have stages whose SQL is put together (tail.c, refine.c); and a query in which there are any
  * does not run in its user's own words (cut.c), unless it cannot be cut: then it is as right as in DuckDB.
@@ -20,7 +23,10 @@
 
 #include "query/plan.h"
 
-/* Whether other rows come out of the node if some of its child's are left out which nobody above it wants. */
+/* Behind a scan of such files, by which SQL that has one is known. */
+#define JOIN_FILTER_KINDS " /* files of several kinds */"
+
+/* Whether a filter must not come here: other rows would come out of the node, or the query could fail. */
 bool join_filter_changes(const struct plan_node *node);
 
 /* Whether a filter of a join above the node may reach what is below it. */

@@ -372,6 +372,7 @@ static bool look_at_scan(struct plan_node *node, void *context)
     uint32_t n_kinds = l->err == ERR_OK ? find_kinds(l, kinds) : 0;
     if (l->err == ERR_OK) {
         l->scan->mixed_column = find_mixed(l, kinds, n_kinds);
+        l->scan->has_kinds = n_kinds > 1;
         l->scan->is_retyped = find_retyped(l, kinds, n_kinds);
     }
     return l->err == ERR_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "query/join_filter.h"
 #include "query/unparse_internal.h"
 
 /* Options of read_parquet. */
@@ -130,6 +131,7 @@ static void write_from(struct buf *sql, const struct scan *scan, const char *ali
         write_share_by_name(sql, scan);
     } else if (scan->source == SCAN_PARQUET) {
         write_parquet(sql, scan);
+        buf_text(sql, scan->has_kinds && scan->split.files == NULL ? JOIN_FILTER_KINDS : "");
     } else {
         buf_text(sql, scan->from);
     }

@@ -29,3 +29,13 @@ ON f.k = d.k WHERE f.txt <> 'zürich' GROUP BY f.k;
 SELECT r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a'), count(*),
 grouping(r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a')) FROM region r0
 GROUP BY CUBE (r0."r_comment", r0."r_regionkey", coalesce(r0."r_comment", 'a'));
+
+-- name: conditions-on-files-of-several-kinds-below-a-join
+SELECT r0."id" FROM (SELECT * FROM drift q WHERE hash(q."id") % 10 = 0) r0
+JOIN region r1 ON r0."id" = r1."r_regionkey" AND r0."day" < DATE '1995-06-17';
+
+-- name: conditions-on-files-of-several-kinds-below-two-joins
+SELECT r1."k", r1."list", count(*) FROM (SELECT * FROM orders q WHERE hash(q."o_orderkey") % 60 = 0) r0
+JOIN (SELECT * FROM drift q WHERE hash(q."id") % 10 = 0) r1 ON r0."o_orderkey" = r1."id" AND r1."small" IN (0)
+JOIN (SELECT * FROM part q WHERE hash(q."p_partkey") % 8 = 0) r2 ON r0."o_orderkey" = r2."p_partkey"
+GROUP BY r1."k", r1."list";

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "query/join_filter.h"
 #include "test.h"
 
 static struct split_group groups[] = {{1000, 5000000}, {1000, 5000000}, {1000, 5000000}};
@@ -224,6 +225,24 @@ TEST(a_small_query_with_a_limit_below_a_join_is_cut_nevertheless)
     limit->as.limit->count.kind = LIMIT_BY_PERCENT;
     struct plan_node *sum = sum_over(&f, limit, false); /* one row, whatever is looked for */
     CHECK_STR(cut(&f, join_of(&f, JOIN_LEFT, plain, sum))->single_reason, "its input is small: 30000400 bytes");
+    fixture_deinit(&f);
+}
+
+/* DuckDB's filters of joins may not be understood there (join_filter.h). */
+TEST(files_of_several_kinds_that_one_task_reads_are_apart_from_joins)
+{
+    struct fixture f = fixture_new();
+    struct plan_node *mixed = scan_of(&f, "large.parquet");
+    mixed->as.scan->has_kinds = true;
+    mixed->as.scan->mixed_column = mixed->as.scan->names[0];
+    struct plan_node *join = join_of(&f, JOIN_INNER, mixed, scan_of(&f, "tiny.parquet"));
+    CHECK(cut(&f, join)->single_reason == NULL);
+    const char *sql = f.physical->stages[0].sql;
+    CHECK(strstr(sql, JOIN_FILTER_KINDS) != NULL);
+    CHECK(strstr(sql, "JOIN") == NULL || strstr(sql, " AS MATERIALIZED (") != NULL);
+    mixed->as.scan->mixed_column = NULL;
+    CHECK(cut(&f, join)->single_reason == NULL); /* shared out, each task reads files of one kind */
+    CHECK(strstr(f.physical->stages[0].sql, JOIN_FILTER_KINDS) == NULL);
     fixture_deinit(&f);
 }
 

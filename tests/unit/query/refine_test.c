@@ -170,6 +170,8 @@ TEST(limits_and_distinct_on_are_materialized_where_stages_are_put_together)
               "WITH \"j\" AS MATERIALIZED (SELECT * FROM l, s LIMIT 3) SELECT c0 FROM j GROUP BY c0");
     f.plan->stages[2].sql = "SELECT * FROM l, s OFFSET 3";
     CHECK(strstr(refine(&f, 0)->stages[2].sql, "WITH \"j\" AS MATERIALIZED (") != NULL);
+    f.plan->stages[2].sql = "SELECT * FROM l, s, read_parquet(['a', 'b']) /* files of several kinds */ t";
+    CHECK(strstr(refine(&f, 0)->stages[2].sql, "WITH \"j\" AS MATERIALIZED (") != NULL);
     arena_deinit(&f.arena);
 }
 
