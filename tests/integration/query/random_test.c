@@ -56,11 +56,10 @@ static void say(const struct campaign *c, const char *how, const char *sql, cons
     }
 }
 
-/* Whether the query, cut, gives something else than in one piece. What DuckDB refuses shows nothing. */
 /*
  * The filter that a join makes while it runs DuckDB 1.5.6 cannot always apply to files whose columns are of other types, or not
- * in the same places: the query fails. So it is no difference if it fails in DuckDB alone as well, or if all tasks read such
- * files for themselves: then it depends on how many rows a task has which side makes the filter.
+ * in the same places: the query fails. So it is no difference if a task fails with that and the whole query does, too, in a
+ * DuckDB with all its optimizers; what it is compared with has been found without that filter.
  */
 static bool fails_in_duckdb(struct campaign *c, const char *sql, const char *message)
 {
@@ -73,6 +72,7 @@ static bool fails_in_duckdb(struct campaign *c, const char *sql, const char *mes
     return fails;
 }
 
+/* Whether the query, cut, gives something else than in one piece. What DuckDB refuses shows nothing. */
 static bool shows_difference(struct campaign *c, const char *sql, struct buf *difference)
 {
     struct table expected = {0};

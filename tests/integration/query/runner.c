@@ -368,6 +368,12 @@ static uint32_t next_stage(const struct run *run)
     return PHYSICAL_NO_STAGE;
 }
 
+/* Unless partitions are grouped by their size, only a stage that will have no rows has one task for all of them. */
+static bool is_group_of_nothing(const struct run *run, const struct physical_stage *s)
+{
+    return run->options->refine_bytes == 0 && s->n_splits == 0 && s->n_groups == 1;
+}
+
 static enum err run_stage(struct run *run, uint32_t stage)
 {
     const struct physical_stage *s = &run->plan->stages[stage];
@@ -382,7 +388,8 @@ static enum err run_stage(struct run *run, uint32_t stage)
     run->n_tasks[s->id] = n;
     run->facts->n_tasks_max = n > run->facts->n_tasks_max ? n : run->facts->n_tasks_max;
     run->facts->n_grouped += s->n_groups > 0 ? 1 : 0;
-    run->facts->n_empty += s->n_splits > 0 && s->splits[0].is_empty ? 1 : 0;
+    run->facts->n_empty_scans += s->n_splits > 0 && s->splits[0].is_empty ? 1 : 0;
+    run->facts->n_empty_tasks += is_group_of_nothing(run, s) ? 1 : 0;
     if (s->n_splits > run->facts->n_splits_max) {
         run->facts->n_splits_max = s->n_splits;
     }

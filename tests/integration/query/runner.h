@@ -58,7 +58,8 @@ struct run_facts {
     uint32_t n_sieves;      /* stages that left out rows before these moved */
     uint32_t n_sieves_out;  /* such stages that were not worth it, and gone */
     uint32_t n_ranged;      /* stages whose tasks read ranges of keys */
-    uint32_t n_empty;       /* stages that were made empty */
+    uint32_t n_empty_scans; /* stages that were made empty: they read no file */
+    uint32_t n_empty_tasks; /* and one task takes the place of several that would read others' rows */
     uint32_t n_grouped;     /* stages with fewer tasks than partitions */
     uint32_t n_operator_tasks;
     bool is_published; /* the result went through files */

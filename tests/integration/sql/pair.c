@@ -175,7 +175,12 @@ static struct pair_run describe(const struct cluster_job *job)
 {
     struct pair_run run = {.n_stages = job->n_stages, .has_tail = job->answered_by > 0};
     for (uint32_t i = 0; i < job->n_stages; i++) {
-        run.n_tasks_max = job->stages[i].n_tasks > run.n_tasks_max ? job->stages[i].n_tasks : run.n_tasks_max;
+        const struct cluster_stage *stage = &job->stages[i];
+        run.n_tasks_max = stage->n_tasks > run.n_tasks_max ? stage->n_tasks : run.n_tasks_max;
+        for (uint32_t k = 0; k < stage->n_tasks; k++) {
+            const struct exec_outcome *outcome = &stage->outputs[k].outcome;
+            run.moved_rows += outcome->output.kind == EXEC_OUTPUT_MAP ? outcome->rows : 0;
+        }
     }
     return run;
 }

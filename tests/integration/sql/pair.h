@@ -34,6 +34,7 @@ struct pair_run {
     uint32_t n_stages;    /* of the job, with the planning: one if that has run the query itself */
     uint32_t n_tasks_max; /* of a stage */
     bool has_tail;        /* the last stages have become one task */
+    uint64_t moved_rows;  /* that stages wrote for others */
     uint32_t n_files;     /* that both workers had of its outputs at its end */
 };
 
