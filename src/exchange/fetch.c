@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "exchange/fetch_internal.h"
 #include "exchange/schema.h"
@@ -330,7 +331,7 @@ static enum err read_local(struct exchange_fetch *fetch, struct fetch__source *s
     return ERR_OK;
 }
 
-enum err exchange_fetch_next(struct exchange_fetch *fetch, struct ArrowArray *out, struct error *e)
+static enum err take_next(struct exchange_fetch *fetch, struct ArrowArray *out, struct error *e)
 {
     struct ArrowArray array = {0};
     enum err err = ERR_OK;
@@ -361,6 +362,14 @@ enum err exchange_fetch_next(struct exchange_fetch *fetch, struct ArrowArray *ou
     return err;
 }
 
+enum err exchange_fetch_next(struct exchange_fetch *fetch, struct ArrowArray *out, struct error *e)
+{
+    int64_t began_us = clock_mono_us();
+    enum err err = take_next(fetch, out, e);
+    exchange_store_note_work(fetch->options.store, EXCHANGE_TAKING, clock_mono_us() - began_us);
+    return err;
+}
+
 /* A local source that can say what the columns are, if it is its turn or turns do not matter; NULL: there is none. */
 static struct fetch__source *local_for_schema(struct exchange_fetch *fetch)
 {
@@ -373,7 +382,7 @@ static struct fetch__source *local_for_schema(struct exchange_fetch *fetch)
     return NULL;
 }
 
-enum err exchange_fetch_schema(struct exchange_fetch *fetch, struct ArrowSchema *out, struct error *e)
+static enum err take_schema(struct exchange_fetch *fetch, struct ArrowSchema *out, struct error *e)
 {
     struct ArrowArray none = {0};
     enum err err = ERR_OK;
@@ -397,6 +406,14 @@ enum err exchange_fetch_schema(struct exchange_fetch *fetch, struct ArrowSchema 
         err = error_set(e, fetch->failure.code, "%s", fetch->failure.message);
     }
     pthread_mutex_unlock(&fetch->lock);
+    return err;
+}
+
+enum err exchange_fetch_schema(struct exchange_fetch *fetch, struct ArrowSchema *out, struct error *e)
+{
+    int64_t began_us = clock_mono_us();
+    enum err err = take_schema(fetch, out, e);
+    exchange_store_note_work(fetch->options.store, EXCHANGE_TAKING, clock_mono_us() - began_us);
     return err;
 }
 

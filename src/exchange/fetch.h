@@ -34,7 +34,7 @@ struct exchange_source {
 };
 
 struct exchange_fetch_options {
-    struct exchange_store *store;       /* for local sources; may be NULL if there are none */
+    struct exchange_store *store;       /* for local sources, and told how long it took; NULL if there are none ok */
     struct exchange_channels *channels; /* for others */
     uint64_t window_bytes;              /* 0: 64 MiB */
     uint32_t threads;                   /* sources read at the same time; 0: 4 */

@@ -285,6 +285,18 @@ enum err exchange_store_open(const struct exchange_store_options *options, struc
     return ERR_OK;
 }
 
+void exchange_store_note_work(struct exchange_store *store, enum exchange_work work, int64_t us)
+{
+    if (store != NULL && us > 0) {
+        atomic_fetch_add(&store->work_us[work], (uint64_t)us);
+    }
+}
+
+uint64_t exchange_store_work_us(struct exchange_store *store, enum exchange_work work)
+{
+    return atomic_load(&store->work_us[work]);
+}
+
 uint64_t exchange_store_number(struct exchange_store *store)
 {
     pthread_mutex_lock(&store->lock);

@@ -65,6 +65,14 @@ void exchange_store_set_memory(struct exchange_store *store, uint64_t memory_byt
 uint64_t exchange_store_memory_bytes(struct exchange_store *store);
 uint64_t exchange_store_file_bytes(struct exchange_store *store);
 
+/*
+ * How long tasks have been busy with rows that go from stage to stage, all of them together, in microseconds: to write map
+ * outputs, the disk included; and to take rows of map outputs of whichever worker, the wait for them included.
+ */
+enum exchange_work { EXCHANGE_WRITING, EXCHANGE_TAKING, EXCHANGE_WORKS };
+void exchange_store_note_work(struct exchange_store *store, enum exchange_work work, int64_t us); /* NULL ok */
+uint64_t exchange_store_work_us(struct exchange_store *store, enum exchange_work work);
+
 /* Stands for all outputs that there have been until now: later ones have larger numbers. */
 uint64_t exchange_store_number(struct exchange_store *store);
 #define EXCHANGE_ALL_NUMBERS UINT64_MAX

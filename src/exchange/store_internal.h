@@ -60,6 +60,7 @@ struct exchange_store {
     struct siphash_key hash_key;
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t file_bytes;
+    _Atomic uint64_t work_us[EXCHANGE_WORKS];
 
     pthread_mutex_t lock; /* for all below */
     struct map outputs;

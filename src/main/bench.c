@@ -55,6 +55,7 @@ enum err bench_start(struct bench *bench, const struct bench_shape *shape, struc
         struct private_options options = {.workers = shape->workers,
                                           .slots = shape->slots,
                                           .store = cli_text(cli, "store"),
+                                          .has_metrics = shape->has_metrics,
                                           .has_tls = cli_flag(cli, "tls"),
                                           .is_open = cli_flag(cli, "no-auth"),
                                           .shuffle_compression = cli_text(cli, "shuffle-compression"),

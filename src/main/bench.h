@@ -40,7 +40,8 @@ struct bench {
 /* What a private cluster consists of; the options --store and --set come on top. */
 struct bench_shape {
     uint32_t workers;
-    uint32_t slots; /* of each worker */
+    uint32_t slots;   /* of each worker */
+    bool has_metrics; /* of workers: for bench_exchange */
     const char *const *settings;
     uint32_t n_settings;
 };

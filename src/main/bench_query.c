@@ -1,6 +1,5 @@
 #include "main/bench_query.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -204,59 +203,11 @@ enum err query_sum_duck(struct duck_connection *connection, const char *sql, uin
 
 /* ---- where the time went ---- */
 
-struct span {
-    uint64_t from_ms;
-    uint64_t to_ms;
-    bool is_planning;
-    uint64_t stage_id;
-    uint64_t rows;
-    uint64_t bytes;
-    const char *worker;
-};
-
-struct spans {
-    struct span *spans;
+struct tasks {
+    const struct pb_task_status **list;
     uint32_t n;
     uint32_t cap;
 };
-
-static int by_start(const void *a, const void *b)
-{
-    const struct span *x = a;
-    const struct span *y = b;
-    return x->from_ms < y->from_ms ? -1 : x->from_ms > y->from_ms ? 1 : 0;
-}
-
-/* How long at least one of them was under way; without planning on request. The array gets sorted. */
-static double covered_ms(struct spans *spans, bool with_planning)
-{
-    uint64_t total_ms = 0;
-    uint64_t end_ms = 0;
-    if (spans->n > 0) {
-        qsort(spans->spans, spans->n, sizeof *spans->spans, by_start);
-    }
-    for (uint32_t i = 0; i < spans->n; i++) {
-        const struct span *span = &spans->spans[i];
-        uint64_t from_ms = span->from_ms > end_ms ? span->from_ms : end_ms;
-        if ((span->is_planning && !with_planning) || span->to_ms <= from_ms) {
-            continue;
-        }
-        total_ms += span->to_ms - from_ms;
-        end_ms = span->to_ms;
-    }
-    return (double)total_ms;
-}
-
-static bool is_planning(const struct pb_query_status *status, uint64_t stage_id)
-{
-    for (size_t i = 0; i < status->n_stages; i++) {
-        const char *name = status->stages[i]->name;
-        if (status->stages[i]->stage_id == stage_id) {
-            return strcmp(name, "plan") == 0 || strcmp(name, "refine") == 0;
-        }
-    }
-    return false;
-}
 
 static enum err read_status(const struct bench *bench, struct client *client, const char *job_id, struct arena *arena,
                             const struct pb_query_status **out, struct error *e)
@@ -278,14 +229,15 @@ static enum err read_status(const struct bench *bench, struct client *client, co
     return err;
 }
 
-static enum err read_spans(const struct bench *bench, struct client *client, const struct pb_query_status *status,
-                           struct arena *arena, struct spans *spans, struct error *e)
+/* Appends all tasks of the job. */
+static enum err read_tasks(const struct bench *bench, struct client *client, const char *job_id, struct arena *arena,
+                           struct tasks *tasks, struct error *e)
 {
     const char *after = "";
     do {
         struct pb_list_tasks_request *request = wire_new(PB_LIST_TASKS_REQUEST, arena);
         struct pb_list_tasks_response *response = NULL;
-        request->query_id = status->query_id;
+        request->query_id = (char *)job_id;
         request->limit = TASKS_PAGE;
         request->after = (char *)after;
         struct client_call call = {.path = "/capstan.v1.ControlPlane/ListTasks",
@@ -297,78 +249,12 @@ static enum err read_spans(const struct bench *bench, struct client *client, con
             return err;
         }
         for (size_t i = 0; i < response->n_tasks; i++) {
-            const struct pb_task_status *task = response->tasks[i];
-            if (task->ref == NULL || task->started_at_ms == 0) {
-                continue; /* skipped: it never ran */
-            }
-            spans->spans = mem_grow(spans->spans, &spans->cap, spans->n + 1, sizeof *spans->spans);
-            spans->spans[spans->n++] = (struct span){.from_ms = task->started_at_ms,
-                                                     .to_ms = task->finished_at_ms,
-                                                     .is_planning = is_planning(status, task->ref->stage_id),
-                                                     .stage_id = task->ref->stage_id,
-                                                     .rows = task->rows,
-                                                     .bytes = task->bytes,
-                                                     .worker = task->worker_id};
+            tasks->list = mem_grow(tasks->list, &tasks->cap, tasks->n + 1, sizeof *tasks->list);
+            tasks->list[tasks->n++] = response->tasks[i];
         }
         after = response->next;
     } while (*after != '\0');
     return ERR_OK;
-}
-
-static uint32_t count_workers(const struct spans *spans)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < spans->n; i++) {
-        bool is_new = !spans->spans[i].is_planning;
-        for (uint32_t k = 0; k < i && is_new; k++) {
-            is_new = spans->spans[k].is_planning || strcmp(spans->spans[k].worker, spans->spans[i].worker) != 0;
-        }
-        n += is_new ? 1 : 0;
-    }
-    return n;
-}
-
-/* Whether other stages read what the stage wrote. */
-static bool is_read(const struct pb_query_status *status, uint64_t stage_id)
-{
-    for (size_t i = 0; i < status->n_stages; i++) {
-        for (size_t p = 0; p < status->stages[i]->n_parents; p++) {
-            if (status->stages[i]->parents[p] == stage_id) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static void add_up(const struct pb_query_status *status, struct spans *spans, struct query_times *out)
-{
-    double busy_ms = covered_ms(spans, true);
-    out->run_ms = covered_ms(spans, false);
-    out->plan_ms = busy_ms - out->run_ms;
-    out->job_ms = (double)status->finished_at_ms - (double)status->submitted_at_ms;
-    out->dispatch_ms = out->job_ms > busy_ms ? out->job_ms - busy_ms : 0;
-    for (uint32_t i = 0; i < spans->n; i++) {
-        const struct span *span = &spans->spans[i];
-        if (span->is_planning) {
-            continue;
-        }
-        out->tasks++;
-        out->task_ms += span->to_ms > span->from_ms ? (double)(span->to_ms - span->from_ms) : 0;
-        if (is_read(status, span->stage_id)) {
-            out->moved_bytes += span->bytes;
-            out->moved_rows += span->rows;
-        }
-    }
-    for (size_t i = 0; i < status->n_stages; i++) {
-        out->stages += is_planning(status, status->stages[i]->stage_id) ? 0 : 1;
-    }
-    out->workers = count_workers(spans);
-    if (out->stages == 0) { /* the planning task has run it */
-        out->stages = 1;
-        out->tasks = 1;
-        out->workers = 1;
-    }
 }
 
 enum err query_times(const struct bench *bench, struct client *client, const char *job_id, struct query_times *out,
@@ -376,16 +262,15 @@ enum err query_times(const struct bench *bench, struct client *client, const cha
 {
     const struct pb_query_status *status = NULL;
     struct arena arena = {0};
-    struct spans spans = {0};
+    struct tasks tasks = {0};
     enum err err = read_status(bench, client, job_id, &arena, &status, e);
     if (err == ERR_OK) {
-        err = read_spans(bench, client, status, &arena, &spans, e);
+        err = read_tasks(bench, client, job_id, &arena, &tasks, e);
     }
     if (err == ERR_OK) {
-        *out = (struct query_times){0};
-        add_up(status, &spans, out);
+        query_times_of(status, tasks.list, tasks.n, out);
     }
-    mem_free(spans.spans);
+    mem_free((void *)tasks.list);
     arena_deinit(&arena);
     return err;
 }

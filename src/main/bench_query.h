@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "main/bench.h"
+#include "main/bench_times.h"
 
 struct duck_connection;
 
@@ -43,24 +44,7 @@ MUST_USE enum err query_sum_duck(struct duck_connection *connection, const char 
 
 /* ---- where the time went ---- */
 
-/*
- * What a job that has ended says of itself, in milliseconds of the coordinator's clock. Every moment between submit and end
- * is counted once: it is `run` while a task of a stage runs, else `plan` while a planning task does, else `dispatch`. Small
- * queries are run by their planning task.
- */
-struct query_times {
-    double plan_ms;
-    double run_ms;
-    double dispatch_ms;
-    double job_ms;        /* the sum */
-    double task_ms;       /* of all tasks of stages, one after the other */
-    uint32_t stages;      /* at least 1; planning is none */
-    uint32_t tasks;       /* of these */
-    uint32_t workers;     /* that ran one */
-    uint64_t moved_bytes; /* that stages wrote for other stages */
-    uint64_t moved_rows;
-};
-
+/* Of a job that has ended. */
 MUST_USE enum err query_times(const struct bench *bench, struct client *client, const char *job_id,
                               struct query_times *out, struct error *e);
 

@@ -12,6 +12,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@
 #include "base/num.h"
 #include "cli/text.h"
 #include "duck/duck.h"
+#include "main/bench_exchange.h"
 #include "main/bench_query.h"
 #include "main/tpch.h"
 
@@ -50,7 +52,9 @@ struct query_figures {
     double cpu_ms[CONTENDERS_MAX]; /* processor time, averages */
     uint64_t rows;
     uint64_t sum;             /* of all rows, row_sum.h */
-    struct query_times times; /* of the last contender, averages */
+    struct query_times times; /* of the last contender, averages; workers: of the run with the most */
+    uint32_t workers_min;     /* of the run with the fewest */
+    double exchange_ms;       /* of its tasks, averages; see has_exchange */
     double fetch_ms;          /* what is not the job's own time: calls, and the rows on their way */
 };
 
@@ -67,6 +71,7 @@ struct sql_bench {
     struct contender contenders[CONTENDERS_MAX];
     uint32_t n_contenders;
     struct query_figures *figures; /* one per query */
+    bool has_exchange;             /* all workers have always told it */
     double load_before;
     int64_t *trivial_us; /* TRIVIAL_RUNS of them */
 };
@@ -91,6 +96,14 @@ static enum err run_once(const struct sql_bench *b, const struct contender *c, c
     return query_run(c->bench, c->client, &request, out, e);
 }
 
+/* Of tasks of all workers until now. */
+static double exchange_ms(struct sql_bench *b, const struct contender *c)
+{
+    struct bench_exchange exchange = {0};
+    b->has_exchange = bench_exchange(c->bench, &exchange) && b->has_exchange;
+    return exchange.in_ms + exchange.out_ms;
+}
+
 static void add_times(struct query_figures *f, const struct query_times *times, double total_ms, uint32_t repeat)
 {
     double part = 1.0 / (double)repeat;
@@ -101,7 +114,9 @@ static void add_times(struct query_figures *f, const struct query_times *times, 
     f->times.task_ms += part * times->task_ms;
     f->times.stages = times->stages;
     f->times.tasks = times->tasks;
-    f->times.workers = times->workers;
+    f->times.tasks_max = times->tasks_max > f->times.tasks_max ? times->tasks_max : f->times.tasks_max;
+    f->times.workers = times->workers > f->times.workers ? times->workers : f->times.workers;
+    f->workers_min = f->workers_min == 0 || times->workers < f->workers_min ? times->workers : f->workers_min;
     f->times.moved_bytes = times->moved_bytes;
     f->fetch_ms += part * (total_ms > times->job_ms ? total_ms - times->job_ms : 0);
 }
@@ -146,6 +161,8 @@ static enum err take_turn(struct sql_bench *b, uint32_t query, uint32_t who, uin
     struct query_figures *f = &b->figures[query];
     struct query_run run = {0};
     struct query_times times;
+    bool is_last = who + 1 == b->n_contenders;
+    double exchanged_ms = is_last ? exchange_ms(b, c) : 0;
     double before_ms = cpu_ms(c);
     enum err err = run_once(b, c, b->queries[query].sql, &run, e);
     if (err != ERR_OK) {
@@ -153,13 +170,15 @@ static enum err take_turn(struct sql_bench *b, uint32_t query, uint32_t who, uin
         return error_set(e, err, "%s on %s: %s", b->queries[query].name, c->name, inner.message);
     }
     double used_ms = cpu_ms(c) - before_ms;
+    exchanged_ms = is_last ? exchange_ms(b, c) - exchanged_ms : 0;
     err = compare_rows(b, query, who, round, &run, e);
     if (err != ERR_OK || round == 0) {
         return err;
     }
     us[round - 1] = run.us;
     f->cpu_ms[who] += used_ms / (double)b->repeat;
-    if (who + 1 == b->n_contenders) {
+    if (is_last) {
+        f->exchange_ms += exchanged_ms / (double)b->repeat;
         err = query_times(c->bench, c->client, run.job_id, &times, e);
         if (err == ERR_OK) {
             add_times(f, &times, (double)run.us / 1000, b->repeat);
@@ -268,11 +287,25 @@ static void print_heading(const struct sql_bench *b)
         for (uint32_t i = 0; i < b->n_contenders; i++) {
             buf_text(&out, "      cpu");
         }
-        buf_text(&out, "    plan dispatch      run    calls   busy      moved");
+        buf_text(&out, "    plan dispatch      run    calls   busy workers exchange      moved");
     }
     buf_char(&out, '\n');
     bench_print(b->bench, &out);
     buf_deinit(&out);
+}
+
+/* How many workers ran tasks, "1-2" if it was not the same in all runs, and what the exchange took them. */
+static void print_taking_part(const struct sql_bench *b, const struct query_figures *f, struct buf *out)
+{
+    char workers[32];
+    (void)snprintf(workers, sizeof workers, f->workers_min < f->times.workers ? "%u-%u" : "%u", f->workers_min,
+                   f->times.workers);
+    buf_format(out, "%7s ", workers);
+    if (b->has_exchange) {
+        buf_format(out, "%8.1f", f->exchange_ms);
+    } else {
+        buf_text(out, "       ?");
+    }
 }
 
 static void print_query(const struct sql_bench *b, uint32_t query)
@@ -296,7 +329,8 @@ static void print_query(const struct sql_bench *b, uint32_t query)
         }
         buf_format(&out, " %7.1f %8.1f %8.1f %8.1f %5.0f%% ", t->plan_ms, t->dispatch_ms, t->run_ms, f->fetch_ms,
                    100 * busy_part(t, b->bench->slots));
-        buf_format(&out, "%7.1f MB", (double)t->moved_bytes / 1e6);
+        print_taking_part(b, f, &out);
+        buf_format(&out, " %7.1f MB", (double)t->moved_bytes / 1e6);
     }
     buf_char(&out, '\n');
     bench_print(b->bench, &out);
@@ -351,10 +385,16 @@ static void write_query_json(const struct sql_bench *b, uint32_t query, struct b
         buf_format(out, ",\"%s_ms\":%.3f,\"%s_cpu_ms\":%.1f", b->contenders[i].name, f->ms[i], b->contenders[i].name,
                    f->cpu_ms[i]);
     }
-    buf_format(out, ",\"stages\":%u,\"tasks\":%u,\"workers\":%u,\"plan_ms\":%.1f,\"dispatch_ms\":%.1f", t->stages,
-               t->tasks, t->workers, t->plan_ms, t->dispatch_ms);
-    buf_format(out, ",\"run_ms\":%.1f,\"calls_ms\":%.1f,\"busy\":%.3f,\"moved_bytes\":%" PRIu64 "}", t->run_ms,
-               f->fetch_ms, busy_part(t, b->bench->slots), t->moved_bytes);
+    buf_format(out, ",\"stages\":%u,\"tasks\":%u,\"workers\":%u,\"workers_min\":%u", t->stages, t->tasks, t->workers,
+               f->workers_min);
+    buf_format(out, ",\"plan_ms\":%.1f,\"dispatch_ms\":%.1f,\"run_ms\":%.1f,\"calls_ms\":%.1f,\"task_ms\":%.1f",
+               t->plan_ms, t->dispatch_ms, t->run_ms, f->fetch_ms, t->task_ms);
+    if (b->has_exchange) {
+        buf_format(out, ",\"exchange_ms\":%.1f", f->exchange_ms);
+    } else {
+        buf_text(out, ",\"exchange_ms\":null");
+    }
+    buf_format(out, ",\"busy\":%.3f,\"moved_bytes\":%" PRIu64 "}", busy_part(t, b->bench->slots), t->moved_bytes);
 }
 
 static void print_json(const struct sql_bench *b)
@@ -399,10 +439,22 @@ static void print_json(const struct sql_bench *b)
 #define WANTED_TRIVIAL_MS 15
 #define WANTED_GAIN 0.85
 
+/* Queries that tasks could have shared, and that one worker had to itself each time: they say nothing of a cluster. */
+static void check_workers(const struct sql_bench *b, struct buf *missed)
+{
+    for (uint32_t i = 0; i < b->n_queries && b->bench->workers > 1; i++) {
+        const struct query_times *times = &b->figures[i].times;
+        if (times->tasks_max > 1 && times->workers < 2) {
+            buf_format(missed, "; in all runs of %s one worker had all tasks", b->queries[i].name);
+        }
+    }
+}
+
 /* ERR_PRECONDITION, which says what is missed. */
 static enum err check_bars(const struct sql_bench *b, struct error *e)
 {
     struct buf missed = {0};
+    check_workers(b, &missed);
     if (b->mode == MODE_COMPARE) {
         double wanted = b->scale >= SCALE_LARGE ? WANTED_RATIO_LARGE : WANTED_RATIO;
         if (geometric_mean(b, 1, 0) > wanted) {
@@ -553,12 +605,13 @@ static enum err start(struct sql_bench *b, struct error *e)
     struct cli *cli = b->bench->cli;
     int64_t slots = cli_number(cli, "slots");
     struct bench_shape shape = {.workers = (uint32_t)cli_number(cli, "workers"),
-                                .slots = (uint32_t)(slots > 0 ? slots : SLOTS_DEFAULT)};
+                                .slots = (uint32_t)(slots > 0 ? slots : SLOTS_DEFAULT),
+                                .has_metrics = true};
     if (b->mode != MODE_GAIN) {
         return bench_start(b->bench, &shape, e);
     }
     b->small = (struct bench){.cli = cli, .interrupt = b->bench->interrupt, .cluster.up.output = -1};
-    shape = (struct bench_shape){.workers = 2, .slots = 1};
+    shape = (struct bench_shape){.workers = 2, .slots = 1, .has_metrics = true};
     enum err err = bench_start(b->bench, &shape, e);
     shape.workers = 1;
     return err == ERR_OK ? bench_start(&b->small, &shape, e) : err;
@@ -598,7 +651,7 @@ static enum err measure(struct sql_bench *b, struct error *e)
 
 enum err bench_sql(struct bench *bench, struct error *e)
 {
-    struct sql_bench b = {.bench = bench};
+    struct sql_bench b = {.bench = bench, .has_exchange = true};
     const char *folder = NULL;
     enum err err = read_options(&b, e);
     if (err == ERR_OK) {

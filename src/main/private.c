@@ -24,6 +24,9 @@ extern char **environ;
 #define CALL_MS_MAX 10000
 #define ARGS_MAX 128
 #define LOG_TAIL_BYTES 1500
+#define LOG_BYTES_MAX 65536 /* of a start */
+#define METRICS_MS_MAX 10000
+#define METRICS_LINE "health and metrics on http://"
 
 char *const *private_environment(struct arena *arena)
 {
@@ -58,6 +61,21 @@ static char *const *environment_of(struct arena *arena, const char *store, const
     return out;
 }
 
+static const char *settings_file(struct arena *arena, const struct private_cluster *cluster)
+{
+    return arena_format(arena, "%s/settings", cluster->folder);
+}
+
+/* Any port for each worker: an option of `up` would be the same port for all of them. */
+static enum err write_settings(struct arena *arena, const struct private_cluster *cluster, struct error *e)
+{
+    FILE *file = fopen(settings_file(arena, cluster), "we");
+    if (file == NULL || fprintf(file, "[worker]\nhttp = 127.0.0.1:0\n") < 0 || fclose(file) != 0) {
+        return error_set(e, ERR_UNAVAILABLE, "cannot write into %s: %s", cluster->folder, strerror(errno));
+    }
+    return ERR_OK;
+}
+
 static char *const *arguments_of(struct arena *arena, const struct private_options *options,
                                  const struct private_cluster *cluster)
 {
@@ -72,6 +90,9 @@ static char *const *arguments_of(struct arena *arena, const struct private_optio
     argv[n++] = arena_format(arena, "--slots=%u", options->slots);
     if (options->shuffle_compression != NULL) {
         argv[n++] = arena_format(arena, "--shuffle-compression=%s", options->shuffle_compression);
+    }
+    if (options->has_metrics) {
+        argv[n++] = arena_format(arena, "--config=%s", settings_file(arena, cluster));
     }
     if (options->is_open) {
         argv[n++] = "--no-auth";
@@ -149,6 +170,42 @@ static enum err wait_until_ready(struct arena *arena, struct private_cluster *cl
     return err;
 }
 
+/* Keeps the addresses that the log has; how many there are. */
+static uint32_t read_metrics(struct arena *arena, struct private_cluster *cluster, uint32_t max)
+{
+    char *log = arena_zalloc(arena, LOG_BYTES_MAX + 1);
+    int fd = open(cluster->up.log_path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, log, LOG_BYTES_MAX) : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    log[n > 0 ? n : 0] = '\0';
+    cluster->n_metrics = 0;
+    for (char *at = log; cluster->n_metrics < max && (at = strstr(at, METRICS_LINE)) != NULL;) {
+        at += strlen(METRICS_LINE);
+        size_t length = strspn(at, "0123456789.:");
+        bool is_whole = at[length] != '\0';
+        cluster->metrics[cluster->n_metrics] = arena_format(arena, "%.*s", (int)length, at);
+        cluster->n_metrics += is_whole ? 1 : 0;
+    }
+    return cluster->n_metrics;
+}
+
+/* Where its workers serve their metrics they say in the log, and perhaps a moment after it is ready. */
+static enum err find_metrics(struct arena *arena, uint32_t workers, struct private_cluster *cluster, struct error *e)
+{
+    int64_t until_ms = clock_mono_ms() + METRICS_MS_MAX;
+    cluster->metrics = arena_zalloc(arena, workers * sizeof *cluster->metrics);
+    while (read_metrics(arena, cluster, workers) < workers) {
+        if (clock_mono_ms() > until_ms) {
+            return error_set(e, ERR_UNAVAILABLE, "%u of the %u workers of the private cluster serve no metrics",
+                             workers - cluster->n_metrics, workers);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    return ERR_OK;
+}
+
 enum err private_start(struct arena *arena, const struct private_options *options, struct private_cluster *out,
                        struct error *e)
 {
@@ -164,6 +221,9 @@ enum err private_start(struct arena *arena, const struct private_options *option
     if (err == ERR_OK && options->has_tls) {
         err = certificate_make(arena, out->folder, &out->certificate, e);
     }
+    if (err == ERR_OK && options->has_metrics) {
+        err = write_settings(arena, out, e);
+    }
     if (err != ERR_OK) {
         return err;
     }
@@ -172,7 +232,10 @@ enum err private_start(struct arena *arena, const struct private_options *option
     out->up.is_prefixed = true;
     out->up.log_path = arena_format(arena, "%s/up.log", out->folder);
     err = member_start(&out->up, e);
-    return err == ERR_OK ? wait_until_ready(arena, out, e) : err;
+    if (err == ERR_OK) {
+        err = wait_until_ready(arena, out, e);
+    }
+    return err == ERR_OK && options->has_metrics ? find_metrics(arena, options->workers, out, e) : err;
 }
 
 enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source, struct error *e)

@@ -24,6 +24,7 @@ struct private_options {
     const char *store;               /* NULL: SQLite in the folder */
     bool has_tls;                    /* with a certificate that is made for it */
     bool is_open;                    /* it asks for no token */
+    bool has_metrics;                /* its workers serve theirs */
     const char *shuffle_compression; /* NULL: as `up` has it */
     const char *const *settings;
     uint32_t n_settings;
@@ -33,7 +34,9 @@ struct private_cluster {
     struct member up;
     const char *folder;
     const char *store;
-    const char *address;    /* NULL: it is not ready */
+    const char *address;  /* NULL: it is not ready */
+    const char **metrics; /* HOST:PORT where each of its workers serves them, on request */
+    uint32_t n_metrics;
     const char *token;      /* which it asks for: other users of the machine have no business there; NULL: none */
     const char *token_file; /* the same in a file */
     struct certificate certificate; /* of a cluster with TLS; else all NULL */

@@ -55,6 +55,12 @@ static void write_shuffle(struct buf *out, const struct worker_stats *stats, str
     metric_value(out, "capstan_shuffle_memory_bytes", NULL, (double)stats->shuffle_memory_bytes);
     metric_family(out, "capstan_shuffle_file_bytes", METRIC_GAUGE, "Bytes of outputs that are kept in files.");
     metric_value(out, "capstan_shuffle_file_bytes", NULL, (double)stats->shuffle_file_bytes);
+    metric_family(out, "capstan_shuffle_work_seconds_total", METRIC_COUNTER,
+                  "Time in which tasks wrote rows for other tasks (out), or waited for such rows and took them (in).");
+    metric_value(out, "capstan_shuffle_work_seconds_total", "direction=\"in\"",
+                 (double)exchange_store_work_us(parts->store, EXCHANGE_TAKING) / 1e6);
+    metric_value(out, "capstan_shuffle_work_seconds_total", "direction=\"out\"",
+                 (double)exchange_store_work_us(parts->store, EXCHANGE_WRITING) / 1e6);
     metric_family(out, "capstan_shuffle_fetch_seconds", METRIC_HISTOGRAM,
                   "Time to fetch a piece of rows from another worker.");
     metric_histogram(out, "capstan_shuffle_fetch_seconds", &parts->fetch_seconds);

@@ -406,8 +406,19 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
     has(query, { duckdb_ms: 'number', capstan_ms: 'number', stages: 'number', plan_ms: 'number', run_ms: 'number' });
     assert.ok(query.stages > 1, JSON.stringify(query));
     assert.ok(query.moved_bytes > 0, JSON.stringify(query));
+    assert.ok(query.exchange_ms > 0 && query.task_ms > 0, JSON.stringify(query));
+    assert.ok(query.workers_min >= 1 && query.workers_min <= query.workers, JSON.stringify(query));
   }
+  const table = (await world.cli(['bench', 'sql', '--forced', '--verbose', ...small.slice(0, -1)])).stdout;
+  assert.match(table, / busy workers exchange +moved\nq01 .+% +[12](-2)? +\d+\.\d +\d+\.\d MB\n/);
   const single = JSON.parse((await world.cli(['bench', 'sql', '--single', ...small])).stdout);
+  assert.deepEqual(
+    single.queries.map(({ workers, exchange_ms }) => [workers, exchange_ms]),
+    [
+      [1, 0],
+      [1, 0],
+    ],
+  );
   has(single, { overhead_ms: 'number', select_p50_ms: 'number', select_p99_ms: 'number' });
   assert.deepEqual(
     single.queries.map((query) => query.stages),
@@ -418,13 +429,14 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
   assert.deepEqual(fs.readdirSync(data), ['tpch-0.02'], 'the tables were made once');
 });
 
-scenario('bench shuffle compares with Parquet files', { ms: 120000 }, async (world) => {
-  const figures = await until('both workers take part', async () => {
-    const words = ['bench', 'shuffle', '--rows', '200000', '--repeat', '1', '--json'];
-    const told = JSON.parse((await world.cli(words)).stdout);
-    return told.shapes.every(({ workers }) => workers === 2) && told;
-  });
-  has(figures, { mb_per_s: 'number', parquet_mb_per_s: 'number', ratio: 'number', rows: 'number' });
+scenario('bench shuffle compares with Parquet files, and all workers take part', { ms: 120000 }, async (world) => {
+  const words = ['bench', 'shuffle', '--rows', '200000', '--repeat', '1', '--json'];
+  const figures = JSON.parse((await world.cli(words)).stdout);
+  has(figures, { mb_per_s: 'number', parquet_mb_per_s: 'number', ratio: 'number', rows: 'number', repeated: 'number' });
+  assert.deepEqual(
+    figures.shapes.map((shape) => shape.workers),
+    [2, 2],
+  );
   assert.deepEqual(
     figures.shapes.map((shape) => shape.name),
     ['numbers', 'texts'],

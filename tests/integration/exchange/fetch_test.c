@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "exchange/schema.h"
 #include "integration/exchange/peer.h"
@@ -104,6 +105,29 @@ TEST(many_sources_are_read_from_files_as_they_come)
 TEST(many_sources_are_read_from_files_in_order)
 {
     check_many_sources(0, true);
+}
+
+/* The store is that of the reader, which has none of the rows itself. */
+TEST(what_a_task_waits_for_rows_of_others_is_counted_where_it_runs)
+{
+    struct peer peers[2];
+    struct exchange_channels *channels = peer_channels();
+    struct peer_sum sum;
+    struct error e = {0};
+    peer_open(&peers[0], PLENTY);
+    peer_open(&peers[1], PLENTY);
+    struct exchange_source source = peer_write(&peers[1], 0, 0, 100000, 1, 0);
+    struct exchange_fetch_options options = {.store = peers[0].folder.store, .channels = channels};
+    int64_t began_us = clock_mono_us();
+    CHECK_ERR(read_all(&source, 1, &options, &sum, NULL, &e), ERR_OK);
+    CHECK_INT(sum.rows, 100000);
+    uint64_t taking_us = exchange_store_work_us(peers[0].folder.store, EXCHANGE_TAKING);
+    CHECK(taking_us > 0);
+    CHECK(taking_us <= (uint64_t)(clock_mono_us() - began_us));
+    CHECK_UINT(exchange_store_work_us(peers[1].folder.store, EXCHANGE_TAKING), 0);
+    peer_close(&peers[0]);
+    peer_close(&peers[1]);
+    exchange_channels_close(channels);
 }
 
 TEST(a_partition_in_the_middle_is_read_alone)

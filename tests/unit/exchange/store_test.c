@@ -409,9 +409,32 @@ TEST(a_small_result_can_be_taken_along)
     exchange_writer_close(writer);
     CHECK_UINT(folder_files(folder.results), 0);
     CHECK_UINT(exchange_store_memory_bytes(folder.store), 0);
+    CHECK_UINT(exchange_store_work_us(folder.store, EXCHANGE_WRITING), 0); /* no task reads it */
     buf_deinit(&bytes);
     batch.release(&batch);
     schema.release(&schema);
+    folder_close(&folder);
+}
+
+TEST(the_store_knows_how_long_tasks_wrote_for_others_and_took_from_others)
+{
+    struct folder folder;
+    struct ipc_tally tallies[2];
+    struct exchange_key key = folder_key("job", 0, 1);
+    struct error e = {0};
+    int64_t sum = 0;
+    folder_open(&folder, 0);
+    exchange_store_note_work(NULL, EXCHANGE_TAKING, 5);
+    int64_t began_us = clock_mono_us();
+    folder_write(&folder, &key, 0, 300000, 2, tallies);
+    int64_t wrote_us = clock_mono_us() - began_us;
+    CHECK(exchange_store_work_us(folder.store, EXCHANGE_WRITING) > 0);
+    CHECK(exchange_store_work_us(folder.store, EXCHANGE_WRITING) <= (uint64_t)wrote_us);
+    CHECK_UINT(exchange_store_work_us(folder.store, EXCHANGE_TAKING), 0);
+    began_us = clock_mono_us();
+    CHECK_ERR(sum_local(&folder, &key, 1, 2, &tallies[1], &sum, &e), ERR_OK);
+    CHECK(exchange_store_work_us(folder.store, EXCHANGE_TAKING) > 0);
+    CHECK(exchange_store_work_us(folder.store, EXCHANGE_TAKING) <= (uint64_t)(clock_mono_us() - began_us));
     folder_close(&folder);
 }
 
