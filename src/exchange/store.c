@@ -132,11 +132,19 @@ void store__output_unref(struct exchange_output *output)
     mem_free(output);
 }
 
+/* Whichever name it has: a result gets its right one before it is finished. */
+static void unlink_file(const struct exchange_output *output)
+{
+    for (int is_part = 0; is_part <= (output->kind == EXCHANGE_KIND_RESULT ? 1 : 0); is_part++) {
+        char *path = store__path(output, is_part == 1);
+        (void)unlink(path); /* there may be none */
+        mem_free(path);
+    }
+}
+
 static void remove_file(struct exchange_output *output)
 {
-    char *path = store__path(output, output->kind == EXCHANGE_KIND_RESULT && !output->is_finished);
-    (void)unlink(path); /* there may be none */
-    mem_free(path);
+    unlink_file(output);
     atomic_fetch_sub(&output->store->file_bytes, output->file_bytes);
     output->file_bytes = 0;
     output->has_file = false;
@@ -218,7 +226,10 @@ enum err exchange_output_append(struct exchange_output *output, uint32_t partiti
 static enum err finish_result(struct exchange_output *output, struct error *e)
 {
     output->finished_wall_ms = clock_wall_ms();
-    if (!output->has_file) { /* only we spill it */
+    pthread_mutex_lock(&output->lock);
+    bool has_file = output->has_file; /* only we spill it */
+    pthread_mutex_unlock(&output->lock);
+    if (!has_file) {
         return ERR_OK;
     }
     enum err err = store__spill(output, e);
@@ -239,8 +250,9 @@ enum err exchange_output_finish(struct exchange_output *output, const struct ipc
         err = finish_result(output, e);
     }
     pthread_mutex_lock(&output->lock);
-    if (err == ERR_OK && output->is_dropped) {
-        err = dropped(output, e);
+    if (output->is_dropped) { /* perhaps between the two names of its file */
+        unlink_file(output);
+        err = err == ERR_OK ? dropped(output, e) : err;
     }
     for (uint32_t i = 0; i < output->n_partitions && err == ERR_OK; i++) {
         ASSERT(tallies[i].bytes == output->partitions[i].bytes);
@@ -451,8 +463,7 @@ char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t 
         struct exchange_key key = {0}; /* only the job counts */
         memcpy(key.job, output->key.job, sizeof(key.job));
         uint64_t hash = hash_of(store, &key);
-        bool is_waiting = output->kind == EXCHANGE_KIND_SHUFFLE || (output->has_file && !output->is_settled);
-        bool is_wanted = is_waiting && n < max;
+        bool is_wanted = (output->kind == EXCHANGE_KIND_SHUFFLE || !output->is_settled) && n < max;
         if (is_wanted && map_get(&seen, hash, has_job, key.job) == NULL) {
             jobs = mem_grow((void *)jobs, &cap, n + 1, sizeof(char *));
             jobs[n++] = mem_strdup(output->key.job);

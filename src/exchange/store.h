@@ -90,8 +90,8 @@ void exchange_store_drop(struct exchange_store *store, const struct exchange_key
 uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms);
 
 /*
- * The jobs whose end it waits for, each once, `max` at most: those of which it has map outputs, or results in files. The
- * caller frees each name and the array.
+ * The jobs whose end it waits for, each once, `max` at most: those of which it has map outputs, or results. The caller frees
+ * each name and the array.
  */
 char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n);
 

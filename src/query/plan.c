@@ -1,6 +1,8 @@
 /* plan.c - walking, copying and making nodes. */
 #include "query/plan.h"
 
+#include <string.h>
+
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[] = {
@@ -338,4 +340,23 @@ bool plan_node_is_volatile(struct plan_node *node)
     bool is_found = false;
     plan_node_visit_expressions(node, look_for_volatile, &is_found);
     return is_found;
+}
+
+const char *scan_next_folder(const char **path, size_t *out_n)
+{
+    const char *slash = NULL;
+    while ((slash = strpbrk(*path, "/\\")) != NULL) {
+        const char *part = *path;
+        const char *equals = memchr(part, '=', (size_t)(slash - part));
+        *path = slash + 1;
+        bool is_clear = equals != NULL && equals > part;
+        for (const char *p = part; is_clear && p < slash; p++) { /* these, and a second =, are of other names */
+            is_clear = *p != '?' && *p != '\n' && (*p != '=' || p == equals);
+        }
+        if (is_clear) {
+            *out_n = (size_t)(equals - part);
+            return part;
+        }
+    }
+    return NULL;
 }

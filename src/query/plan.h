@@ -497,6 +497,12 @@ struct scan {
     struct scan_split split; /* set by the cutter */
 };
 
+/*
+ * Folders of a path that are called name=value, as DuckDB sees them: returns the name of the next one, which has `out_n` bytes,
+ * and moves on behind that folder; NULL: there are no more.
+ */
+const char *scan_next_folder(const char **path, size_t *out_n);
+
 /* A table function that is called for each row of its child: FROM child, LATERAL function(arguments). */
 struct table_call {
     const char *function;

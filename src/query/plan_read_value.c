@@ -107,6 +107,11 @@ static bool read_info(struct plan_reader *r, const struct json *info, struct typ
         return read_values(r, info, type);
     default:
         type->is_json = type->id == TYPE_VARCHAR && alias != NULL && strcmp(alias, "JSON") == 0;
+        if (alias != NULL && alias[0] != '\0' &&
+            !type->is_json) { /* such as GEOMETRY, which is a BLOB with that name */
+            (void)plan__unsupported(r, "the type %s", alias);
+            return false;
+        }
         return true;
     }
 }

@@ -163,27 +163,31 @@ static const struct kind *kind_of(struct type_loader *l, const struct split_file
     return kind;
 }
 
-/* The kinds of files that the scan reads, that of the first one in front. Returns how many; KINDS_MAX + 1: too many. */
-static uint32_t find_kinds(struct type_loader *l, const struct kind *out_kinds[KINDS_MAX])
+/* The kinds of files that a scan reads, that of the first file in front, and a file of each. */
+struct kinds {
+    const struct kind *list[KINDS_MAX];
+    const char *paths[KINDS_MAX];
+    uint32_t n; /* KINDS_MAX + 1: there are more, of which nothing is known */
+};
+
+static void find_kinds(struct type_loader *l, struct kinds *out)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < l->scan->n_files && l->err == ERR_OK; i++) {
+    out->n = 0;
+    for (uint32_t i = 0; i < l->scan->n_files && l->err == ERR_OK && out->n <= KINDS_MAX; i++) {
         const struct split_file *file = split_find(l->catalog, l->scan->files[i]);
         uint32_t k = 0;
         if (file == NULL || file->is_unread) {
             continue;
         }
-        while (k < n && out_kinds[k]->shape != file->shape) {
+        while (k < out->n && out->list[k]->shape != file->shape) {
             k++;
         }
         if (k == KINDS_MAX) {
-            return KINDS_MAX + 1;
-        }
-        if (k == n && (out_kinds[n] = kind_of(l, file)) != NULL) {
-            n++;
+            out->n = KINDS_MAX + 1;
+        } else if (k == out->n && (out->list[k] = kind_of(l, file)) != NULL) {
+            out->paths[out->n++] = file->path;
         }
     }
-    return n;
 }
 
 /* ---- types of the plan ---- */
@@ -196,15 +200,22 @@ static bool is_nested(const struct type *type)
 /* Columns of the path: folders that are called name=value. DuckDB takes these before any of the file's own. */
 static bool is_in_path(const struct scan *scan, const char *name)
 {
-    const char *slash = NULL;
-    size_t n = strlen(name);
-    for (const char *part = scan->files[0]; scan->has_hive_partitioning && (slash = strchr(part, '/')) != NULL;
-         part = slash + 1) {
-        if ((size_t)(slash - part) > n && part[n] == '=' && strncasecmp(part, name, n) == 0) {
+    size_t n = 0;
+    const char *key = NULL;
+    const char *rest = scan->files[0];
+    while (scan->has_hive_partitioning && (key = scan_next_folder(&rest, &n)) != NULL) {
+        if (strlen(name) == n && strncasecmp(key, name, n) == 0) {
             return true;
         }
     }
     return false;
+}
+
+/* Columns that were asked for, and are in no file. */
+static bool is_of_duckdb(const struct scan *scan, const char *name)
+{
+    return (scan->filename_column != NULL && strcasecmp(name, scan->filename_column) == 0) ||
+           (scan->has_file_row_number && strcasecmp(name, "file_row_number") == 0);
 }
 
 /* Types as DuckDB writes them, which for what is nested is not how we do. */
@@ -235,8 +246,8 @@ static const char *const *types_of_plan(struct type_loader *l)
     struct buf sql = {0};
     buf_text(&sql, "SELECT ");
     for (uint32_t i = 0; i < scan->n_names; i++) {
-        bool is_named = scan->filename_column != NULL && strcasecmp(scan->names[i], scan->filename_column) == 0;
-        if (!l->is_read[i] || is_named || !type_has_sql(scan->types[i]) || is_in_path(scan, scan->names[i])) {
+        if (!l->is_read[i] || is_of_duckdb(scan, scan->names[i]) || !type_has_sql(scan->types[i]) ||
+            is_in_path(scan, scan->names[i])) {
             continue;
         }
         struct buf type = {0};
@@ -281,13 +292,14 @@ static bool is_comparable(const char *a, const char *b)
 }
 
 /* A column with a condition that is of another type in some files; NULL: there is none. */
-static const char *find_mixed(const struct type_loader *l, const struct kind *const *kinds, uint32_t n)
+static const char *find_mixed(const struct type_loader *l, const struct kinds *kinds)
 {
     const struct scan *scan = l->scan;
+    uint32_t n = kinds->n;
     for (uint32_t i = 0; i < scan->n_names; i++) {
         bool is_mixed = l->is_filtered[i] && n > KINDS_MAX;
         for (uint32_t k = 0; k < n && n <= KINDS_MAX && l->is_filtered[i] && l->wanted[i] != NULL; k++) {
-            const char *type = type_in(kinds[k], scan->names[i]);
+            const char *type = type_in(kinds->list[k], scan->names[i]);
             is_mixed = is_mixed || (type != NULL && !is_comparable(type, l->wanted[i]));
         }
         if (is_mixed) {
@@ -310,23 +322,23 @@ static bool has_wanted(const struct type_loader *l, const struct kind *kind)
     return has_all;
 }
 
-/* With union_by_name, DuckDB has to look at all of them. */
-static bool has_wanted_by_name(struct type_loader *l)
+/* With union_by_name, what DuckDB makes of all kinds together. */
+static bool has_wanted_by_name(struct type_loader *l, const struct kinds *kinds)
 {
     struct kind all = {0};
-    describe(l, l->scan->files, l->scan->n_files, &(struct kind_loader){&all, l->arena});
+    describe(l, kinds->paths, kinds->n, &(struct kind_loader){&all, l->arena});
     bool has_all = l->err == ERR_OK && has_wanted(l, &all);
     mem_free(all.columns);
     return has_all;
 }
 
-static bool find_retyped(struct type_loader *l, const struct kind *const *kinds, uint32_t n)
+static bool find_retyped(struct type_loader *l, const struct kinds *kinds)
 {
-    if (n == 0) {
-        return false; /* nothing is known of the files, and nothing is shared out */
+    if (kinds->n == 0 || has_wanted(l, kinds->list[0])) { /* nothing is known, and nothing shared out; or all is well */
+        return false;
     }
-    return !has_wanted(l, kinds[0]) &&
-           (n == 1 || !l->scan->has_union_by_name || l->err != ERR_OK || !has_wanted_by_name(l));
+    bool may_know = l->scan->has_union_by_name && kinds->n > 1 && kinds->n <= KINDS_MAX;
+    return !may_know || !has_wanted_by_name(l, kinds);
 }
 
 /* ---- scans ---- */
@@ -365,15 +377,17 @@ static bool look_at_scan(struct plan_node *node, void *context)
         node->as.scan->n_files == 0) {
         return l->err == ERR_OK;
     }
-    const struct kind *kinds[KINDS_MAX];
+    struct kinds kinds = {0};
     l->scan = node->as.scan;
     note_columns(l);
     l->wanted = types_of_plan(l);
-    uint32_t n_kinds = l->err == ERR_OK ? find_kinds(l, kinds) : 0;
     if (l->err == ERR_OK) {
-        l->scan->mixed_column = find_mixed(l, kinds, n_kinds);
-        l->scan->has_kinds = n_kinds > 1;
-        l->scan->is_retyped = find_retyped(l, kinds, n_kinds);
+        find_kinds(l, &kinds);
+    }
+    if (l->err == ERR_OK) {
+        l->scan->mixed_column = find_mixed(l, &kinds);
+        l->scan->has_kinds = kinds.n > 1;
+        l->scan->is_retyped = find_retyped(l, &kinds);
     }
     return l->err == ERR_OK;
 }

@@ -25,10 +25,11 @@ static uint32_t find_name(const struct scan *scan, const char *bytes, size_t n)
 static void write_hive_types(struct buf *sql, const struct scan *scan)
 {
     bool is_first = true;
-    const char *slash = NULL;
-    for (const char *part = scan->files[0]; (slash = strchr(part, '/')) != NULL; part = slash + 1) {
-        const char *equals = memchr(part, '=', (size_t)(slash - part));
-        uint32_t column = equals != NULL ? find_name(scan, part, (size_t)(equals - part)) : scan->n_names;
+    size_t n = 0;
+    const char *key = NULL;
+    const char *rest = scan->files[0];
+    while ((key = scan_next_folder(&rest, &n)) != NULL) {
+        uint32_t column = find_name(scan, key, n);
         if (column == scan->n_names || !type_has_sql(scan->types[column])) {
             continue;
         }

@@ -137,7 +137,7 @@ void worker__attempt_forget_locked(struct worker *worker, struct attempt *attemp
     list_remove(&attempt->in_all);
     list_remove(&attempt->in_line);
     list_remove(&attempt->in_started);
-    if (attempt->state != ATTEMPT_SENT || attempt->is_refused) { /* else it counts, or nobody knows */
+    if (!attempt->was_sent || attempt->is_refused) { /* else it counts, or nobody knows */
         worker__shuffle_discard_locked(worker, attempt);
     }
 }

@@ -69,6 +69,7 @@ static void take_done_locked(struct worker *worker, struct batch *batch)
         }
         list_remove(first);
         attempt->state = ATTEMPT_SENT;
+        attempt->was_sent = true;
         batch->attempts[batch->n++] = attempt;
     }
     worker->n_done -= batch->n;

@@ -131,6 +131,7 @@ struct attempt {
     bool is_dead;     /* not current any more: nothing about it is reported */
     bool is_released; /* to be given back, unless it has just finished */
     bool is_started_told;
+    bool was_sent;            /* its report, which may have counted although nobody has answered */
     bool is_refused;          /* a leader has said that what it brought does not count, or that it failed */
     bool is_replaced;         /* its outcome was refused as such, and a plain failure put in its place */
     bool is_fragment_missing; /* it came without its fragment, which is not here */

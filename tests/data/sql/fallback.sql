@@ -45,3 +45,6 @@ SELECT count(DISTINCT x) FROM (SELECT stats(id) AS x FROM facts);
 
 -- name: vector-type
 SELECT count(DISTINCT x) FROM (SELECT vector_type(id) AS x FROM facts);
+
+-- name: geometry
+SELECT count(DISTINCT ('POINT(' || (k // 10) || repeat(' ', (k % 3 + 1)::INTEGER) || '2)')::GEOMETRY) FROM facts WHERE k BETWEEN 1 AND 2000;

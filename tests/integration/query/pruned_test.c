@@ -26,6 +26,9 @@ static const char *const files[] = {
     FOLDER("1", "pruned-names", "i::INTEGER AS a"),
     FOLDER("2", "pruned-names", "(i + 0.5)::DECIMAL(10, 2) AS a"),
     "COPY (SELECT i AS k, i % 1000 AS t FROM range(20000) r(i)) TO '{ugly}/pruned-large.parquet' (ROW_GROUP_SIZE 2048)",
+    /* Not a folder by a value: it has too many signs. */
+    "COPY (SELECT 'z' || i AS z, i AS k, i % 3 AS a FROM range(6000) r(i)) TO '{ugly}/a=x=1' "
+    "(FORMAT parquet, PER_THREAD_OUTPUT, ROW_GROUP_SIZE 2048)",
     /* Nothing is left out here, but types differ. */
     "COPY (SELECT i::INTEGER AS k FROM range(6000) r(i)) TO '{ugly}/widths-0.parquet' (ROW_GROUP_SIZE 2048)",
     "COPY (SELECT i + 5000 AS k FROM range(6000) r(i)) TO '{ugly}/widths-1.parquet' (ROW_GROUP_SIZE 2048)",
@@ -55,6 +58,10 @@ static const struct {
     {"SELECT sum(a) FROM " N " WHERE p = 1 AND a <= 7.5", true},
     {"SELECT count(*), sum(k) FROM " N " WHERE p = 1 AND k < 100", false},
     {"SELECT file_index, count(extra) FROM " N " WHERE p = 1 GROUP BY ALL", true},
+    {"SELECT count(*), sum(a.k) FROM read_parquet('{ugly}/pruned/p=[01]/*.parquet', file_row_number = true) a "
+     "JOIN '{ugly}/pruned-large.parquet' b ON a.file_row_number = b.k WHERE a.a > 3.6",
+     false},
+    {"SELECT k, a, z FROM read_parquet('{ugly}/a=x=1/*.parquet', hive_partitioning = true) WHERE k < 100", false},
     {"SELECT count(*), sum(a.k), min(b.t) FROM '{ugly}/pruned-large.parquet' b JOIN '{ugly}/widths-*.parquet' a "
      "ON a.k = b.k",
      false},

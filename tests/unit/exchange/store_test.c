@@ -605,3 +605,63 @@ TEST(an_output_that_is_not_as_registered_is_refused_at_its_end)
     CHECK_ERR(sum_local(&folder, &key, 0, 1, &tally, &sum, &e), ERR_OK);
     folder_close(&folder);
 }
+
+#define LARGE_PIECES 4
+
+/* Results that have files, each in pieces; whoever is told that the job has ended stops. */
+static void *write_results(void *context)
+{
+    struct member *member = context;
+    struct crowd *crowd = member->crowd;
+    for (uint32_t round = 0; round < 40; round++) {
+        struct exchange_key key = folder_key("job", member->number, round + 1);
+        struct exchange_output *output = NULL;
+        struct ipc_tally tally = {0};
+        struct error e = {0};
+        enum err err = exchange_output_open(crowd->folder.store, &key, EXCHANGE_KIND_RESULT, 1, &output, &e);
+        for (int i = 0; i < LARGE_PIECES && err == ERR_OK; i++) {
+            struct block *block = block_new(LIMIT_INLINE_RESULT_BYTES / 2);
+            memset(block->bytes, 'x', block->n);
+            tally.bytes += block->n;
+            err = exchange_output_append(output, 0, block, false, &e);
+        }
+        if (err == ERR_OK) {
+            err = exchange_output_finish(output, &tally, &e);
+        }
+        exchange_output_close(output, false);
+        /* The name of its file may have gone while it was to be changed. */
+        bool is_gone = err == ERR_CANCELED || err == ERR_UNAVAILABLE;
+        atomic_fetch_add(&crowd->wrong, err == ERR_OK || is_gone ? 0 : 1);
+    }
+    return NULL;
+}
+
+TEST(results_whose_job_fails_while_they_are_written_leave_nothing)
+{
+    struct crowd crowd = {.wrong = 0};
+    struct member members[4];
+    folder_open(&crowd.folder, PLENTY);
+    for (uint32_t i = 0; i < ARRAY_LEN(members); i++) {
+        members[i] = (struct member){.crowd = &crowd, .number = i};
+        CHECK_INT(pthread_create(&members[i].thread, NULL, write_results, &members[i]), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        uint32_t n = 0;
+        char **jobs = exchange_store_jobs(crowd.folder.store, 100, &n);
+        CHECK(n <= 1);
+        for (uint32_t k = 0; k < n; k++) {
+            mem_free(jobs[k]);
+        }
+        mem_free((void *)jobs);
+        exchange_store_end_job(crowd.folder.store, "job", true, EXCHANGE_ALL_NUMBERS);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(members); i++) {
+        pthread_join(members[i].thread, NULL);
+    }
+    CHECK_INT(atomic_load(&crowd.wrong), 0);
+    exchange_store_end_job(crowd.folder.store, "job", true, EXCHANGE_ALL_NUMBERS);
+    CHECK_UINT(folder_files(crowd.folder.results), 0);
+    CHECK_UINT(exchange_store_memory_bytes(crowd.folder.store), 0);
+    CHECK_UINT(exchange_store_file_bytes(crowd.folder.store), 0);
+    folder_close(&crowd.folder);
+}
