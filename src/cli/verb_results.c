@@ -3,14 +3,24 @@
  *
  * Those of a tree that failed or was canceled are a part only, and whoever reads them in a script must notice: the exit
  * code says so. A query has rows when it has succeeded, and none before.
+ *
+ * Ctrl-C ends it here, as anything does that goes wrong: no part of a file stays. The job is left alone.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/submit.h"
 #include "cli/verbs.h"
 #include "client/job.h"
+
+/* What a signal has ended is told once, in the end. */
+static int fail(struct cli *cli, const struct interrupt *interrupt, const struct error *e)
+{
+    return interrupt_is_on(interrupt) ? EXIT_INTERRUPTED : cli_fail(cli, e);
+}
 
 static enum err ask(struct cli *cli, struct pb_query_status **out, struct error *e)
 {
@@ -19,7 +29,7 @@ static enum err ask(struct cli *cli, struct pb_query_status **out, struct error 
     return err == ERR_OK ? cli_hint(client_job_status(&caller, cli->args[0], 0, out, e), e) : err;
 }
 
-static int print_query(struct cli *cli, const struct pb_query_status *status)
+static int print_query(struct cli *cli, const struct interrupt *interrupt, const struct pb_query_status *status)
 {
     struct print_request request = {.job_id = status->query_id,
                                     .format = cli_text_or(cli, "output", cli->wants_json ? "json" : "table"),
@@ -35,12 +45,12 @@ static int print_query(struct cli *cli, const struct pb_query_status *status)
         return job_report_failure(cli, status);
     }
     if (print_rows(cli, &request, &result, &e) != ERR_OK) {
-        return result.reader_is_gone ? EXIT_JOB_FAILED : cli_fail(cli, &e);
+        return result.reader_is_gone ? EXIT_JOB_FAILED : fail(cli, interrupt, &e);
     }
     return EXIT_DONE;
 }
 
-static int print_tree(struct cli *cli)
+static int print_tree(struct cli *cli, const struct interrupt *interrupt)
 {
     struct pb_query_status *status = NULL;
     struct error e = {0};
@@ -52,22 +62,36 @@ static int print_tree(struct cli *cli)
                              "results: --out is for the rows of a query");
     }
     if (results_print(cli, cli->args[0], &e) != ERR_OK) {
-        return cli_fail(cli, &e);
+        return fail(cli, interrupt, &e);
     }
     /* Asked afterwards: a job with results has ended, and only a retry in this very moment could change what it says. */
     if (ask(cli, &status, &e) != ERR_OK) {
-        return cli_fail(cli, &e);
+        return fail(cli, interrupt, &e);
     }
     bool is_whole = status->state == CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED;
     return is_whole ? EXIT_DONE : job_report_failure(cli, status);
 }
 
-int verb_results(struct cli *cli)
+static int print_any(struct cli *cli, const struct interrupt *interrupt)
 {
     struct pb_query_status *status = NULL;
     struct error e = {0};
     if (ask(cli, &status, &e) != ERR_OK) {
-        return cli_fail(cli, &e);
+        return fail(cli, interrupt, &e);
     }
-    return strcmp(status->kind, "query") == 0 ? print_query(cli, status) : print_tree(cli);
+    return strcmp(status->kind, "query") == 0 ? print_query(cli, interrupt, status) : print_tree(cli, interrupt);
+}
+
+int verb_results(struct cli *cli)
+{
+    struct interrupt *interrupt = interrupt_begin();
+    cli->cancel = interrupt_cancel(interrupt);
+    int code = print_any(cli, interrupt);
+    if (code != EXIT_DONE && interrupt_is_on(interrupt)) {
+        fprintf(cli->err, "capstan: interrupted\n");
+        code = EXIT_INTERRUPTED;
+    }
+    cli->cancel = NULL;
+    interrupt_end(interrupt);
+    return code;
 }

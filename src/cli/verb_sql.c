@@ -24,7 +24,14 @@ struct call {
     bool prints_rows;
     const char *format;
     const char *path;
+    const struct interrupt *interrupt; /* NULL: nobody waits */
 };
+
+/* What went wrong because of Ctrl-C is told by whoever looks after that. */
+static int fail(struct cli *cli, const struct call *call, const struct error *e)
+{
+    return call->interrupt != NULL && interrupt_is_on(call->interrupt) ? EXIT_INTERRUPTED : cli_fail(cli, e);
+}
 
 static enum err wrong(struct error *e, const char *message, const char *hint)
 {
@@ -68,10 +75,10 @@ static int print_result(struct cli *cli, const struct call *call, const char *jo
     struct error e = {0};
     if (call->explains) {
         bool wants_plan = strcmp(call->format, "json") == 0;
-        return explain_print(cli, job_id, wants_plan, call->path, &e) == ERR_OK ? EXIT_DONE : cli_fail(cli, &e);
+        return explain_print(cli, job_id, wants_plan, call->path, &e) == ERR_OK ? EXIT_DONE : fail(cli, call, &e);
     }
     if (call->prints_rows && print_rows(cli, &request, &result, &e) != ERR_OK) {
-        return result.reader_is_gone ? EXIT_JOB_FAILED : cli_fail(cli, &e);
+        return result.reader_is_gone ? EXIT_JOB_FAILED : fail(cli, call, &e);
     }
     return EXIT_DONE;
 }
@@ -96,7 +103,7 @@ static int wait_and_print(struct cli *cli, const struct call *call, const char *
     if (code == EXIT_DONE && call->analyzes) {
         /* Where rows are on stdout, they are all that is there. */
         FILE *to = call->prints_rows && call->path == NULL ? cli->err : cli->out;
-        code = analyze_print(cli, status, to, &e) == ERR_OK ? EXIT_DONE : cli_fail(cli, &e);
+        code = analyze_print(cli, status, to, &e) == ERR_OK ? EXIT_DONE : fail(cli, call, &e);
     }
     return code;
 }
@@ -127,6 +134,7 @@ int verb_sql(struct cli *cli)
     const char *job_id = call.query.job_id;
     int code = EXIT_DONE;
     cli->cancel = interrupt_cancel(interrupt);
+    call.interrupt = interrupt;
     enum err err = query_send(cli, &call.query, call.explains, &response, &e);
     if (err == ERR_OK) {
         /* With an idempotency key the job may be an older one. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/mem.h"
 #include "query/plan_read.h"
 
 struct rewriter {
@@ -27,6 +28,25 @@ static bool text_is_empty(const struct json *object, const char *key)
 {
     const char *text = json_text(json_get(object, key), NULL);
     return text == NULL || text[0] == '\0';
+}
+
+static bool text_is_any_case(const struct json *object, const char *key, const char *expected)
+{
+    const char *text = json_text(json_get(object, key), NULL);
+    return text != NULL && strcasecmp(text, expected) == 0;
+}
+
+/* Whether the table is named with the schema of an instance that is nowhere on disk: main, memory or memory.main. */
+static bool is_in_main(const struct json *table)
+{
+    if (!text_is(table, "type", "BASE_TABLE")) {
+        return false;
+    }
+    if (text_is_empty(table, "catalog_name") && text_is_any_case(table, "schema_name", "memory")) {
+        return true;
+    }
+    return text_is_any_case(table, "schema_name", "main") &&
+           (text_is_empty(table, "catalog_name") || text_is_any_case(table, "catalog_name", "memory"));
 }
 
 /* Files. */
@@ -217,19 +237,88 @@ static bool replace_custom(struct rewriter *w, struct buf *out, const struct jso
 
 /* Parameters. */
 
-static const struct json *find_param(struct rewriter *w, const char *identifier, bool *out_is_found)
+/* The position of a parameter in an array, from 1 on; 0, or more than there are: none. */
+static size_t position_of(const char *identifier, size_t n)
+{
+    size_t position = 0;
+    for (const char *p = identifier; *p >= '0' && *p <= '9' && position <= n; p++) {
+        position = position * 10 + (size_t)(*p - '0');
+    }
+    return position;
+}
+
+static const struct json *find_param(const struct rewriter *w, const char *identifier, bool *out_is_found)
 {
     const struct json *params = w->changes->params;
     if (json_kind_of(params) == JSON_OBJECT) {
         *out_is_found = json_has(params, identifier);
         return json_get(params, identifier);
     }
-    size_t position = 0;
-    for (const char *p = identifier; *p >= '0' && *p <= '9' && position <= json_count(params); p++) {
-        position = position * 10 + (size_t)(*p - '0');
-    }
+    size_t position = position_of(identifier, json_count(params));
     *out_is_found = position >= 1 && position <= json_count(params);
     return *out_is_found ? json_at(params, position - 1) : NULL;
+}
+
+/* Calls `param` with each parameter that the statement has. */
+typedef void param_fn(void *context, const char *identifier);
+static void each_param(const struct json *node, param_fn *param, void *context)
+{
+    size_t cursor = 0;
+    const char *key = NULL;
+    const struct json *value = NULL;
+    const char *identifier = json_text(json_get(node, "identifier"), NULL);
+    if (identifier != NULL && text_is(node, "class", "PARAMETER")) {
+        param(context, identifier);
+    }
+    while (json_next(node, &cursor, &key, &value)) {
+        each_param(value, param, context);
+    }
+    for (size_t i = 0; json_kind_of(node) == JSON_ARRAY && i < json_count(node); i++) {
+        each_param(json_at(node, i), param, context);
+    }
+}
+
+struct asked_for {
+    const struct json *params;
+    bool *is_asked_for; /* by their order */
+};
+
+static void note_param(void *context, const char *identifier)
+{
+    struct asked_for *asked_for = context;
+    size_t n = json_count(asked_for->params);
+    size_t cursor = 0;
+    const char *key = NULL;
+    const struct json *value = NULL;
+    size_t position = json_kind_of(asked_for->params) == JSON_ARRAY ? position_of(identifier, n) : 0;
+    for (size_t i = 1; position == 0 && json_next(asked_for->params, &cursor, &key, &value); i++) {
+        position = strcmp(key, identifier) == 0 ? i : 0;
+    }
+    if (position >= 1 && position <= n) {
+        asked_for->is_asked_for[position - 1] = true;
+    }
+}
+
+enum err plan_sql_check_params(const struct json *statement, const struct json *params, struct error *e)
+{
+    struct asked_for asked_for = {.params = params, .is_asked_for = mem_calloc(json_count(params) + 1, sizeof(bool))};
+    enum err err = ERR_OK;
+    size_t cursor = 0;
+    const char *key = NULL;
+    const struct json *value = NULL;
+    char number[24];
+    each_param(statement, note_param, &asked_for);
+    for (size_t i = 0; err == ERR_OK && i < json_count(params); i++) {
+        (void)snprintf(number, sizeof number, "%zu", i + 1);
+        const char *name = json_next(params, &cursor, &key, &value) ? key : number;
+        if (!asked_for.is_asked_for[i]) {
+            err = error_set(e, ERR_INVALID,
+                            "there is a value for the parameter $%.100s, which the statement does not have", name);
+            error_hint(e, "leave the value out, or write $%.100s where it belongs", name);
+        }
+    }
+    mem_free(asked_for.is_asked_for);
+    return err;
 }
 
 /* The smallest of SQL's types that holds the number, as for a number in the text of a query. */
@@ -305,6 +394,14 @@ static void write_array(struct rewriter *w, struct buf *out, const struct json *
     buf_char(out, ']');
 }
 
+/* Whether the table is a data set by a name with a schema, which views of one connection are not found by. */
+static bool is_data_set(const struct rewriter *w, const struct json *node)
+{
+    const char *name = json_text(json_get(node, "table_name"), NULL);
+    return w->changes->is_set != NULL && name != NULL && is_in_main(node) &&
+           w->changes->is_set(w->changes->context, name);
+}
+
 static void write_object(struct rewriter *w, struct buf *out, const struct json *node)
 {
     size_t cursor = 0;
@@ -318,6 +415,8 @@ static void write_object(struct rewriter *w, struct buf *out, const struct json 
     if (replace_custom(w, out, node) || replace_file(w, out, node)) {
         return;
     }
+    bool is_plain = is_data_set(w, node);
+    w->outcome.has_plain_sets = w->outcome.has_plain_sets || is_plain;
     buf_char(out, '{');
     while (json_next(node, &cursor, &key, &value)) {
         buf_text(out, is_first ? "" : ",");
@@ -326,6 +425,8 @@ static void write_object(struct rewriter *w, struct buf *out, const struct json 
         buf_char(out, ':');
         if (strcmp(key, "named_param_map") == 0) {
             buf_text(out, "[]");
+        } else if (is_plain && (strcmp(key, "schema_name") == 0 || strcmp(key, "catalog_name") == 0)) {
+            buf_text(out, "\"\"");
         } else {
             write_value(w, out, value);
         }
@@ -386,15 +487,26 @@ void plan_sql_copy(struct buf *out, const struct json *node)
 
 /* Tables. */
 
+/* query('FROM …') and query_table('…'). */
+static bool reads_by_name(const struct json *function)
+{
+    return text_is_any_case(function, "function_name", "query") ||
+           text_is_any_case(function, "function_name", "query_table");
+}
+
 void plan_sql_tables(const struct json *statement, plan_sql_table_fn *table, void *context)
 {
     size_t cursor = 0;
     const char *key = NULL;
     const struct json *value = NULL;
     const char *name = json_text(json_get(statement, "table_name"), NULL);
-    if (name != NULL && text_is(statement, "type", "BASE_TABLE") && text_is_empty(statement, "schema_name") &&
-        text_is_empty(statement, "catalog_name")) {
+    bool has_no_schema = text_is(statement, "type", "BASE_TABLE") && text_is_empty(statement, "schema_name") &&
+                         text_is_empty(statement, "catalog_name");
+    if (name != NULL && (has_no_schema || is_in_main(statement))) {
         table(context, name);
+    }
+    if (text_is(statement, "type", "TABLE_FUNCTION") && reads_by_name(json_get(statement, "function"))) {
+        table(context, NULL);
     }
     while (json_next(statement, &cursor, &key, &value)) {
         plan_sql_tables(value, table, context);

@@ -30,8 +30,12 @@ enum plan_sql_custom_form {
 };
 #define PLAN_CUSTOM_NAME "capstan_custom_"
 
+/* Whether there is a data set of that name. */
+typedef bool plan_sql_is_set_fn(void *context, const char *name);
+
 struct plan_sql_changes {
     const struct json *params;      /* an array or an object; NULL: none */
+    plan_sql_is_set_fn *is_set;     /* main.NAME becomes NAME if it is one; NULL: schemas stay */
     plan_sql_stand_in_fn *stand_in; /* NULL: files stay */
     void *context;
     enum plan_sql_custom_form customs;
@@ -40,6 +44,7 @@ struct plan_sql_changes {
 /* What came of it. */
 struct plan_sql_outcome {
     bool has_params;
+    bool has_plain_sets; /* schemas were left out */
     bool has_stand_ins;
     uint32_t n_customs; /* calls that were replaced */
 };
@@ -48,7 +53,13 @@ struct plan_sql_outcome {
 MUST_USE enum err plan_sql_rewrite(const struct json *statement, const struct plan_sql_changes *changes,
                                    struct buf *out, struct plan_sql_outcome *out_outcome, struct error *e);
 
-/* Calls `table` with the name of each table without a schema that the statement reads, often more than once. */
+/* ERR_INVALID if there is a value for a parameter that is not in the statement; `params` as above. */
+MUST_USE enum err plan_sql_check_params(const struct json *statement, const struct json *params, struct error *e);
+
+/*
+ * Calls `table` with the name of each table without a schema, or in DuckDB's own one, that the statement reads, often more
+ * than once; with NULL if a function in it reads tables by names that nobody knows before.
+ */
 typedef void plan_sql_table_fn(void *context, const char *name);
 void plan_sql_tables(const struct json *statement, plan_sql_table_fn *table, void *context);
 

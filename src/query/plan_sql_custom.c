@@ -51,6 +51,9 @@ bool plan_sql_is_custom(const struct json *table)
 static void add_name(void *context, const char *name)
 {
     struct names *names = context;
+    if (name == NULL) {
+        return; /* such functions do not see CTEs */
+    }
     names->items = mem_grow(names->items, &names->cap, names->n + 1, sizeof *names->items);
     names->items[names->n++] = mem_strdup(name);
 }

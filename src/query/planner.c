@@ -191,20 +191,30 @@ static enum err write_back(struct planning *p, const struct buf *json, struct bu
     return planner__ask(p->planner, "SELECT json_deserialize_sql($1::JSON)", json->data, json->n, out, e);
 }
 
+static bool is_set(void *context, const char *name)
+{
+    const struct planning *p = context;
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        if (strcasecmp(p->tables[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Fills `planned`: with constants for parameters, and stand-ins. Text that needs no change stays as the user wrote it. */
 static enum err rewrite(struct planning *p, const char *sql, struct error *e)
 {
     struct buf json = {0};
     struct plan_sql_outcome outcome = {0};
-    struct plan_sql_changes changes = {.params = p->params, .customs = CUSTOM_IS_TABLE};
+    struct plan_sql_changes changes = {.params = p->params, .is_set = is_set, .context = p, .customs = CUSTOM_IS_TABLE};
     enum err err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
-    if (err == ERR_OK && (outcome.has_params || outcome.n_customs > 0)) {
+    if (err == ERR_OK && (outcome.has_params || outcome.has_plain_sets || outcome.n_customs > 0)) {
         err = write_back(p, &json, &p->statement, e);
     } else {
         buf_text(&p->statement, sql);
     }
     changes.stand_in = add_stand_in;
-    changes.context = p;
     changes.customs = CUSTOM_IS_STAND_IN;
     buf_reset(&json);
     if (err == ERR_OK) {
@@ -277,7 +287,7 @@ static enum err describe_as(struct planning *p, const char *before, const char *
     struct buf sql = {0};
     const struct buf *bound = p->plan->n_customs > 0 ? &p->planned : &p->statement;
     buf_format(&sql, "DESCRIBE %s", before);
-    buf_append(&sql, bound->data, bound->n);
+    buf_append(&sql, bound->data, sql_trimmed_bytes(bound->data)); /* its semicolon would end what is around it */
     buf_text(&sql, after);
     enum err err = duck_rows(p->planner->connection, sql.data, NULL, 0, add_column, &described, e);
     buf_deinit(&sql);
@@ -480,7 +490,10 @@ static enum err plan_other(struct planning *p, const char *sql, struct error *e)
 static enum err parse_select(struct planning *p, const char *sql, bool *out_is_select, struct error *e)
 {
     enum err err = parse(p, sql, p->request->params_json, e);
-    return err == ERR_OK ? check_parsed(p, out_is_select, e) : err;
+    if (err == ERR_OK) {
+        err = check_parsed(p, out_is_select, e);
+    }
+    return err == ERR_OK && *out_is_select ? plan_sql_check_params(p->parsed, p->params, e) : err;
 }
 
 /* A name that is taken stays what it is. The same files by the same name are what an earlier CREATE TABLE made of it. */

@@ -26,7 +26,7 @@ static void note_table(void *context, const char *name)
 {
     struct planning *p = context;
     for (uint32_t i = 0; i < p->n_tables; i++) {
-        p->is_used[i] = p->is_used[i] || strcasecmp(p->tables[i].name, name) == 0;
+        p->is_used[i] = p->is_used[i] || name == NULL || strcasecmp(p->tables[i].name, name) == 0;
     }
 }
 
@@ -76,15 +76,22 @@ static void drop_view(struct planner *planner, uint32_t i)
     planner->views[i] = planner->views[--planner->n_views];
 }
 
-/* Whether the view is that of a data set of the request: its name must mean nothing to others. */
+/*
+ * Whether the view is that of a data set of the request: its name must mean nothing to others, nor something else to this
+ * one, by whatever way a statement may come to it.
+ */
 static bool is_asked_for(const struct planning *p, const struct planner_view *view)
 {
-    for (uint32_t i = 0; i < p->n_tables; i++) {
-        if (strcasecmp(p->tables[i].name, view->name) == 0) {
-            return true;
-        }
+    bool is_asked_for = false;
+    for (uint32_t i = 0; !is_asked_for && i < p->n_tables; i++) {
+        struct buf source = {0};
+        bool has_stand_in = false;
+        is_asked_for = strcasecmp(p->tables[i].name, view->name) == 0 &&
+                       planner__write_source(&source, &p->tables[i], &has_stand_in, NULL) == ERR_OK &&
+                       strcmp(source.data, view->source) == 0;
+        buf_deinit(&source);
     }
-    return false;
+    return is_asked_for;
 }
 
 /* The view of that name, if it is there. */

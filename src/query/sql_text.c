@@ -90,6 +90,19 @@ size_t sql_quoted_bytes(const char *p, bool is_after_word)
     return quoted_bytes(p, is_after_word, &is_open);
 }
 
+size_t sql_trimmed_bytes(const char *sql)
+{
+    size_t end = 0;
+    for (size_t i = 0; sql[i] != '\0';) {
+        size_t n = sql_quoted_bytes(sql + i, i > 0 && sql_is_word(sql[i - 1]));
+        bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
+        bool is_nothing = is_comment || sql[i] == ';' || isspace((unsigned char)sql[i]);
+        i += n > 0 ? n : 1;
+        end = is_nothing ? end : i;
+    }
+    return end;
+}
+
 bool sql_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;

@@ -16,6 +16,9 @@ size_t sql_quoted_bytes(const char *p, bool is_after_word);
 /* Whether the byte can be part of a name. */
 bool sql_is_word(char c);
 
+/* The length of one statement without the semicolons, blanks and comments at its end. */
+size_t sql_trimmed_bytes(const char *sql);
+
 /* Whether the SQL calls that function anywhere, in any case, outside of quotes and comments. */
 bool sql_has_call(const char *sql, const char *function);
 

@@ -499,11 +499,14 @@ const WORKERS = [
     await w.report(refOf(again), { map_output: partitions, rows: 9, bytes: 160 });
     const answer = await w.beat({ held_jobs: ['shuffled', 'two'], leaving: true });
     assert.deepEqual(answer.ended_jobs, ['two']);
+    assert.deepEqual(answer.failed_jobs, []);
     assert.ok(answer.outputs_needed > 0);
     assert.equal((await w.beat({ held_jobs: ['shuffled'] })).outputs_needed, 0); // nobody asks
   }],
   [['RegisterQueryResultsRequest: ref ipc_payload bytes rows worker_id', 'TaskReport: query_results', 'TaskRows: ipc_payload bytes rows'], async (w) => {
     await w.call('CancelQuery', { query_id: 'shuffled' });
+    const { ended_jobs, failed_jobs } = await w.beat({ held_jobs: ['shuffled', 'two'] });
+    assert.deepEqual([ended_jobs, failed_jobs], [['shuffled', 'two'], ['shuffled']]);
     const physical_plan_json = json({ stages: [{ ...ONE.stages[0], splits: [{ file: '/a' }, { file: '/b' }] }] });
     await w.call('SubmitQuery', { query_id: 'rows', physical_plan_json });
     const [first] = await w.take(1);

@@ -74,6 +74,37 @@ scenario('capstan sql prints each format', async (world) => {
   assertSameTable(tableFromArrow(fs.readFileSync(arrow)), await expected.query(mixed), { ordered: true });
 });
 
+// The worker that has the rows is stopped once some have come, so that there is always a middle in which to interrupt.
+scenario('Ctrl-C while rows are written leaves no part of a file, and says so once', async (world) => {
+  const cluster = await world.cluster();
+  const worker = await cluster.startWorker({ id: 'w1', args: ['--slots', '1'] });
+  const text = 'SELECT i, hash(i) AS h, i::VARCHAR AS s FROM range(4000000) r(i)';
+  const id = (await ok(cluster, ['sql', text, '--detach'])).trim();
+  await cluster.end(id);
+  const cases = [
+    ['results', id, 'csv', 'SIGINT', /^capstan: interrupted\n$/],
+    ['results', id, 'arrow', 'SIGTERM', /^capstan: interrupted\n$/],
+    ['results', id, 'parquet', 'SIGINT', /^capstan: interrupted\n$/],
+    ['sql', text, 'csv', 'SIGINT', /^capstan: interrupted; job \S+ is succeeded\n$/],
+  ];
+  for (const [verb, what, format, signal, said] of cases) {
+    const folder = world.folder(`${verb}-${format}`);
+    const bytes = () => fs.readdirSync(folder).reduce((sum, name) => sum + fs.statSync(path.join(folder, name)).size, 0);
+    const client = world.capstan(verb, [verb, what, '-o', format, '--out', path.join(folder, 'rows')], {
+      env: { CAPSTAN_SERVER: cluster.address },
+    });
+    client.isClient = true;
+    await until('some of it is written', () => bytes() > 0);
+    worker.signal('SIGSTOP');
+    client.signal(signal);
+    const { code } = await client.ended;
+    worker.signal('SIGCONT');
+    assert.equal(code, 130, `${verb} ${format}: ${client.stderr}`);
+    assert.match(client.stderr, said, `${verb} ${format}`);
+    assert.deepEqual(fs.readdirSync(folder), [], `${verb} ${format}`);
+  }
+});
+
 scenario('capstan sql takes SQL from an argument, a file or stdin, and parameters', async (world) => {
   const cluster = await world.cluster({ workers: 1 });
   const csv = ['-o', 'csv'];

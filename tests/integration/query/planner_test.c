@@ -112,6 +112,20 @@ TEST(a_parameter_without_a_value_is_an_error)
     fixture_close(&f);
 }
 
+TEST(a_value_without_a_parameter_is_an_error)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = NULL;
+    CHECK_ERR(plan_with(&f, "SELECT $1", "[1, 2]", &made), ERR_INVALID);
+    CHECK_STR(f.e.message, "there is a value for the parameter $2, which the statement does not have");
+    CHECK_ERR(plan_with(&f, "SELECT 1", "[1]", &made), ERR_INVALID);
+    CHECK_ERR(plan_with(&f, "SELECT $b", "{\"a\": 1, \"b\": 2}", &made), ERR_INVALID);
+    CHECK_STR(f.e.message, "there is a value for the parameter $a, which the statement does not have");
+    CHECK(made == NULL);
+    CHECK_STR(rows_of_plan(&f, "SELECT ? WHERE ? IN (SELECT $1 + 1)", "[1, 2]"), "1");
+    fixture_close(&f);
+}
+
 TEST(names_and_types_of_the_result_are_those_of_the_query)
 {
     struct fixture f = fixture_open();
@@ -167,6 +181,8 @@ TEST(statements_other_than_select_are_left_to_one_task)
     struct fixture f = fixture_open();
     CHECK(plan(&f, "EXPLAIN SELECT 1", NULL)->unsupported != NULL);
     CHECK(plan(&f, "SUMMARIZE SELECT 1", NULL)->sql != NULL);
+    CHECK_UINT(plan(&f, "SUMMARIZE SELECT ';' AS a; -- all of it; \n ;", NULL)->n_columns, 12);
+    CHECK_UINT(plan(&f, "DESCRIBE SELECT 1 AS a ;", NULL)->n_columns, 6);
     struct plan *made = NULL;
     CHECK_ERR(plan_with(&f, "CREATE TABLE x AS SELECT 1", NULL, &made), ERR_INVALID);
     CHECK(strstr(f.e.message, "`warehouse` is not set") != NULL);
@@ -195,6 +211,56 @@ TEST(a_named_data_set_may_be_csv_or_json)
     CHECK(strstr(f.e.message, "unknown format 'xml'") != NULL);
     CHECK_ERR(query_plan(f.planner, "SELECT * FROM plain", NULL, tables, 0, &f.arena, &made, &f.e), ERR_INVALID);
     buf_deinit(&sql);
+    arena_deinit(&arena);
+    fixture_close(&f);
+}
+
+/* The rows of a query over a data set "t", by its plan and as one task. */
+static void check_data_set(struct fixture *f, const char *source, const char *sql, const char *expected)
+{
+    struct planner_table tables[] = {{.name = "t", .source = source}, {.name = "u", .source = source}};
+    struct plan *made = NULL;
+    struct buf text = {0};
+    CHECK_ERR(query_plan(f->planner, sql, NULL, tables, 2, &f->arena, &made, &f->e), ERR_OK);
+    CHECK_STR(made->unsupported, NULL);
+    CHECK_ERR(unparse_node(&text, made->root, &f->e), ERR_OK);
+    const char *const ways[] = {text.data, made->sql};
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        buf_reset(&f->text);
+        CHECK_ERR(duck_rows(f->connection, ways[i], NULL, 0, add_row, &f->text, &f->e), ERR_OK);
+        CHECK_STR(f->text.data, expected);
+    }
+    buf_deinit(&text);
+}
+
+/* A planner keeps views, and statements can come to them by names that do not stand in them as those of tables. */
+TEST(a_data_set_is_what_it_is_now_by_whatever_name_it_is_read)
+{
+    static const char *const froms[] = {
+        "t",
+        "main.t",
+        "MAIN.T AS x",
+        "memory.main.t",
+        "memory.t",
+        "query_table('t')",
+        "query_table(['t'])",
+        "query('FROM t')",
+        "(SELECT main.t.k FROM main.t)",
+    };
+    struct fixture f = fixture_open();
+    struct arena arena = {0};
+    const char *one = arena_format(&arena, "%s/dims-0.parquet", test_data()->ugly);
+    const char *all = arena_format(&arena, "%s/dims-*.parquet", test_data()->ugly);
+    for (size_t i = 0; i < ARRAY_LEN(froms); i++) {
+        const char *sql =
+            arena_format(&arena, "SELECT count(k + 1) > (SELECT count(k + 1) FROM '%s') FROM %s", one, froms[i]);
+        check_data_set(&f, one, sql, "false");
+        check_data_set(&f, all, sql, "true");
+        check_data_set(&f, one, sql, "false");
+    }
+    struct plan *made = NULL;
+    struct planner_table other = {.name = "other", .source = one};
+    CHECK_ERR(query_plan(f.planner, "FROM main.t", NULL, &other, 1, &f.arena, &made, &f.e), ERR_INVALID);
     arena_deinit(&arena);
     fixture_close(&f);
 }

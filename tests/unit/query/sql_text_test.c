@@ -142,3 +142,23 @@ TEST(sql_that_does_not_close_is_odd)
     CHECK(sql_is_part("c0 || ';--' DESC NULLS LAST"));
     CHECK(!sql_is_part("c0; c1") && !sql_is_part("c0 --") && !sql_is_part("c0 /* */") && !sql_is_part("c0)"));
 }
+
+TEST(what_is_behind_a_statement_is_no_part_of_it)
+{
+    static const struct {
+        const char *sql;
+        size_t n;
+    } cases[] = {
+        {"", 0},
+        {" ; \n", 0},
+        {"SELECT 1", 8},
+        {"SELECT 1 ;; ", 8},
+        {"SELECT ';' -- ; a", 10},
+        {"SELECT 1 /* a; */; -- b", 8},
+        {"SELECT $$;$$;", 12},
+        {"SELECT 8 - 1;", 12},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CHECK_UINT(sql_trimmed_bytes(cases[i].sql), cases[i].n);
+    }
+}
