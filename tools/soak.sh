@@ -25,7 +25,8 @@
 #                               random ones; the same over real processes; and joins and aggregates over four times the
 #                               memory of all workers.
 #   soak.sh bars                what ./dev test is generous with, since times of a busy machine say little: the dashboard's, an
-#                               idle worker's, and those of lists of jobs, as they are wanted. It sets CAPSTAN_BARS.
+#                               idle worker's, and those of lists of jobs, as they are wanted; those of SQL at scale 1 and 10, and of the
+#                               shuffle (half an hour, 5 GB below build/). It sets CAPSTAN_BARS.
 #   soak.sh container           builds the image and runs it; the units under systemd; the pods of the manifests (tools/container.sh)
 #   soak.sh newcomer            the way of a new user on a clean clone of the last commit: README, ./dev run, quick start; timed
 #   soak.sh tsan NAME           the integration tests of everything with threads under the thread sanitizer, or those of
@@ -105,6 +106,13 @@ bars() {
     tools/browser.sh 'dashboard: (small|never stuck)' || status=$?
     tools/e2e.sh 'an idle worker costs' || status=$?
     ./dev bench jobs --check || status=$?
+    data=build/bars
+    bench="build/release/bin/capstan bench"
+    $bench sql --data "$data" --scale 1 --check || status=$?
+    $bench sql --data "$data" --scale 1 --gain --check || status=$?
+    $bench sql --data "$data" --single --check || status=$?
+    $bench sql --data "$data" --scale 10 --check || status=$?
+    $bench shuffle --check || status=$?
     return $status
 }
 

@@ -73,7 +73,7 @@ SELECT txt, regexp_matches(txt, '[a-z]+'), regexp_replace(txt, '[aeiou]', '*', '
 SELECT upper(txt), lower(txt), length(txt), substring(txt, 2, 3), txt || '!', concat(txt, k), concat_ws('-', txt, k, NULL), replace(txt, 'a', 'b'), trim(txt), lpad(txt, 5, '*'),
        reverse(txt), left(txt, 2), right(txt, 2), strpos(txt, 'a'), contains(txt, 'o'), starts_with(txt, 'z'), md5(txt), ascii(txt), repeat(txt, 2), split_part(txt, ' ', 1), txt[1:2], format('{}-{}', k, txt), printf('%05d', k) FROM facts WHERE id < 300;
 
--- name: string-collation
+-- name: string-collation ordered
 SELECT txt FROM facts WHERE txt COLLATE NOCASE = 'a' ORDER BY id LIMIT 50;
 
 -- name: dates
@@ -542,7 +542,7 @@ SELECT id, arr, arr[1], array_distance(arr::FLOAT[3], [1, 2, 3]::FLOAT[3]), arra
 -- name: enums
 SELECT e, count(*), max(e), e < 'high', e::VARCHAR, enum_code(e), e = 'mid' FROM (SELECT level::ENUM('low', 'mid', 'high') AS e FROM facts) GROUP BY e;
 
--- name: lists-of-enums
+-- name: lists-of-enums ordered
 SELECT k, list(level::ENUM('low', 'mid', 'high') ORDER BY id) AS levels FROM facts GROUP BY k ORDER BY k;
 
 -- name: json
@@ -599,7 +599,7 @@ SELECT * EXCLUDE (since) REPLACE (upper(name) AS name) FROM dims WHERE k < 5;
 -- name: from-first
 FROM dims SELECT cls, count(*) GROUP BY ALL;
 
--- name: alias-reuse
+-- name: alias-reuse ordered
 SELECT k * 2 AS a, a + 1 AS b FROM dims WHERE a > 10 ORDER BY b LIMIT 5;
 
 -- name: duplicate-names

@@ -277,7 +277,7 @@ TEST(rows_without_a_match_are_left_out_before_they_move)
 TEST(queries_over_the_whole_dialect_are_right_and_few_of_them_are_one_task)
 {
     struct runner runner = open_runner();
-    struct totals totals = run_file(&runner, "wide.sql", 1);
+    struct totals totals = run_file(&runner, "wide.sql", 2);
     if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
         check_golden("tests/data/sql/single.txt", totals.singles.n > 0 ? totals.singles.data : "");
         CHECK(totals.n_single * 100 <= totals.n * SINGLE_PERCENT_MAX);
