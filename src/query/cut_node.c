@@ -595,14 +595,31 @@ static cut_rule_fn *const rules[N_NODE_KINDS] = {
     [NODE_CUSTOM] = cut__custom,
 };
 
+_Static_assert(N_NODE_KINDS <= 32, "wrong_kinds has a bit for each");
+
+/* What nearly every node would be if its rows could lie anywhere: right for a filter only. */
+static enum err cut_wrongly(struct cutter *c, struct plan_node *node, struct fragment *out)
+{
+    struct fragment *children = NULL;
+    enum err err = cut_children(c, node, &children);
+    if (err == ERR_OK && node->n_children == 1) {
+        *out = on_top(c, &children[0], node);
+    } else if (err == ERR_OK) {
+        *out = combine(c, node, children);
+        out->spread = SPREAD_ANY;
+    }
+    return err;
+}
+
 enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
+    bool is_planted = (c->options->wrong_kinds >> node->kind & 1) != 0;
     if (rules[node->kind] == NULL) {
         error_set(c->e, ERR_PRECONDITION, "%s: no rule for it", node_kind_name(node->kind));
         return ERR_PRECONDITION;
     }
     struct fragment f = {0};
-    enum err err = rules[node->kind](c, node, &f);
+    enum err err = (is_planted ? cut_wrongly : rules[node->kind])(c, node, &f);
     if (err != ERR_OK) {
         return err;
     }
