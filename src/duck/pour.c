@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "duck/duck_internal.h"
+#include "duck/excerpt.h"
 
 #define FORMAT_NAME "capstan_pour"
 #define NO_FILE "/dev/null/" FORMAT_NAME /* where nothing can be: DuckDB may remove it after a failure */
@@ -345,6 +346,7 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
         duck__api.connection_get_arrow_options(connection->connection, &pour.arrow);
         current = &pour;
         err = run(&pour, sql.data, e);
+        duck_excerpt_without(e, "COPY (");
         current = NULL;
         duck__api.destroy_arrow_options(&pour.arrow);
         forget_columns(&pour);

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/slice.h"
+#include "duck/excerpt.h"
 #include "exec/sql_internal.h"
 
 #define PLANS_KEPT 16 /* that nobody uses at the moment */
@@ -222,7 +223,9 @@ void sql__give_plan(struct sql_executor *sql, struct sql_plan *plan)
 void sql__fail(struct sql_run *run, bool not_retryable, const struct error *e)
 {
     const char *message = e->message[0] != '\0' ? e->message : err_text(e->code);
-    exec_fail(run->out, not_retryable, "%s%s%s", message, e->hint[0] != '\0' ? "; " : "", e->hint);
+    size_t n = duck_excerpt_start(message); /* a caret is the last that is seen */
+    exec_fail(run->out, not_retryable, "%.*s%s%s%s", (int)n, message, e->hint[0] != '\0' ? "; " : "", e->hint,
+              message + n);
 }
 
 enum err sql__part_sources(const struct exec_task *task, uint32_t n_parents, struct arena *arena,

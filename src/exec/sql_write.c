@@ -28,6 +28,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "duck/excerpt.h"
 #include "exec/sql_internal.h"
 #include "query/plan.h"
 
@@ -174,6 +175,7 @@ enum err sql__file_write(struct duck_connection *connection, const struct physic
     sql_write_text(&sql, file->path, strlen(file->path));
     buf_format(&sql, " (FORMAT %s%s%s)", write->format, write->options[0] != '\0' ? ", " : "", write->options);
     enum err err = duck_rows(connection, sql.data, NULL, 0, keep_count, out_rows, e);
+    duck_excerpt_without(e, "COPY (");
     buf_deinit(&sql);
     return err == ERR_OK ? sync_path(file->path, e) : err;
 }

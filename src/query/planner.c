@@ -19,7 +19,9 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "duck/duck.h"
+#include "duck/excerpt.h"
 #include "query/plan_estimate.h"
 #include "query/plan_read.h"
 #include "query/plan_repeat.h"
@@ -170,17 +172,31 @@ out:
     return err;
 }
 
+static enum err cannot_parse(const struct planning *p, const char *sql, struct error *e)
+{
+    const char *text = json_text(json_get(p->parsed, "error_message"), NULL);
+    const char *position = json_text(json_get(p->parsed, "position"), NULL);
+    const char *type = json_text(json_get(p->parsed, "error_type"), NULL);
+    bool is_parser = type != NULL && strcmp(type, "parser") == 0;
+    int64_t at = -1;
+    error_set(e, ERR_INVALID, "%s%s", is_parser ? "Parser Error: " : "",
+              text != NULL ? text : "the statement cannot be parsed");
+    if (position != NULL && num_parse_int(position, &at) && at >= 0) {
+        duck_excerpt_add(e, sql, (size_t)at);
+    }
+    return ERR_INVALID;
+}
+
 /* DuckDB puts statements other than SELECT, what it has no JSON for, and what it cannot parse into the same answer. */
-static enum err check_parsed(struct planning *p, bool *out_is_select, struct error *e)
+static enum err check_parsed(struct planning *p, const char *sql, bool *out_is_select, struct error *e)
 {
     const char *type = json_text(json_get(p->parsed, "error_type"), NULL);
-    const char *text = json_text(json_get(p->parsed, "error_message"), NULL);
     *out_is_select = !json_bool(json_get(p->parsed, "error"));
     if (!*out_is_select) {
         if (type != NULL && (strcmp(type, "not implemented") == 0 || strcmp(type, "serialization") == 0)) {
             return ERR_OK;
         }
-        return error_set(e, ERR_INVALID, "%s", text != NULL ? text : "the statement cannot be parsed");
+        return cannot_parse(p, sql, e);
     }
     size_t n = json_count(json_get(p->parsed, "statements"));
     return n == 1 ? ERR_OK : error_set(e, ERR_INVALID, "one statement is expected, not %zu", n);
@@ -294,6 +310,25 @@ static enum err describe_as(struct planning *p, const char *before, const char *
     return err;
 }
 
+/* DuckDB knows the data sets that the statement names, and guesses at tables of its own. */
+static void name_data_sets(const struct planning *p, struct error *e)
+{
+    char *guess = strstr(e->message, "\nDid you mean \"");
+    char *end = guess != NULL ? strchr(guess + 1, '\n') : NULL;
+    if (strstr(e->message, "Catalog Error: Table with name ") != e->message) {
+        return;
+    }
+    for (uint32_t i = 0; guess != NULL && i < p->n_tables; i++) {
+        if (strstr(guess, p->tables[i].name) != NULL) {
+            return;
+        }
+    }
+    if (guess != NULL) {
+        memmove(guess, end != NULL ? end : guess + strlen(guess), end != NULL ? strlen(end) + 1 : 1);
+    }
+    error_hint(e, "named data sets are in `capstan table list`; files are named in quotes, with their whole path");
+}
+
 /*
  * Binds the statement as the user wrote it, and so finds what is wrong with it. A few kinds of queries, such as SUMMARIZE,
  * can only be described as a derived table.
@@ -308,6 +343,8 @@ static enum err describe(struct planning *p, struct error *e)
     if (strncmp(first.message, "Parser Error", 12) == 0 && describe_as(p, "SELECT * FROM (", "\n)", NULL) == ERR_OK) {
         return ERR_OK;
     }
+    duck_excerpt_without(&first, "DESCRIBE ");
+    name_data_sets(p, &first);
     if (e != NULL) {
         *e = first;
     }
@@ -491,7 +528,7 @@ static enum err parse_select(struct planning *p, const char *sql, bool *out_is_s
 {
     enum err err = parse(p, sql, p->request->params_json, e);
     if (err == ERR_OK) {
-        err = check_parsed(p, out_is_select, e);
+        err = check_parsed(p, sql, out_is_select, e);
     }
     return err == ERR_OK && *out_is_select ? plan_sql_check_params(p->parsed, p->params, e) : err;
 }

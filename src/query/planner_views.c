@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "duck/excerpt.h"
 #include "query/plan_read.h"
 #include "query/plan_sql.h"
 #include "query/planner_internal.h"
@@ -121,6 +122,7 @@ static enum err make_view(struct planning *p, const char *name, const struct buf
         buf_text(&sql, source->data);
     }
     enum err err = duck_run(planner->connection, sql.data, e);
+    duck_excerpt_drop(e); /* of the view's own statement */
     if (err == ERR_OK) {
         planner->views = mem_grow(planner->views, &planner->cap_views, planner->n_views + 1, sizeof *planner->views);
         planner->views[planner->n_views++] = (struct planner_view){

@@ -78,6 +78,24 @@ static enum err pour(struct fixture *f, const char *sql, uint32_t n, struct buck
     return duck_pour(f->connection, sql, &sink, out_has_begun, e);
 }
 
+TEST(an_error_shows_the_line_that_was_asked_for)
+{
+    static const char sql[] = "SELECT i, CAST('x' || i AS INTEGER) FROM range(3) r(i)";
+    struct fixture f = fixture_open(&defaults);
+    struct bucket bucket = {0};
+    struct error expected = {0};
+    struct error e = {0};
+    bool has_begun = false;
+    CHECK_ERR(duck_run(f.connection, sql, &expected), ERR_INVALID);
+    CHECK(strstr(expected.message, "LINE 1: SELECT i") != NULL);
+    CHECK_ERR(pour(&f, sql, 0, &bucket, &has_begun, &e), ERR_INVALID);
+    CHECK_STR(e.message, expected.message);
+    CHECK_ERR(pour(&f, sql, 2, &bucket, &has_begun, &e), ERR_INVALID);
+    CHECK_STR(e.message, expected.message);
+    empty(&bucket);
+    fixture_close(&f);
+}
+
 TEST(rows_are_poured_in_their_order_with_their_nulls)
 {
     struct fixture f = fixture_open(&defaults);

@@ -165,6 +165,47 @@ TEST(what_is_wrong_with_a_query_is_said_in_the_words_of_duckdb)
     fixture_close(&f);
 }
 
+/* With the line and the place in it, of what the user wrote. */
+TEST(errors_are_those_that_duckdb_has_for_the_statement_by_itself)
+{
+    static const char *const cases[] = {
+        "SELEC 1",
+        "SELECT *\n  FRM dims",
+        "SELECT 'abc",
+        "SELECT citi FROM (SELECT 1 AS city)",
+        "SELECT 1 AS a,\n       citi FROM (SELECT 1 AS city)",
+        "SELECT sum('a'::DATE)",
+        "SELECT nothing(1)",
+        "SELECT citi, 'a line that is so long that DuckDB shows a part of it only', 'and goes on' FROM (SELECT 1 AS city)",
+    };
+    struct fixture f = fixture_open();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct plan *made = NULL;
+        struct error expected = {0};
+        CHECK_ERR(duck_run(f.connection, cases[i], &expected), ERR_INVALID);
+        CHECK_ERR(plan_with(&f, cases[i], NULL, &made), ERR_INVALID);
+        CHECK_STR(f.e.message, expected.message);
+    }
+    /* Here, DuckDB takes characters for bytes. */
+    struct plan *made = NULL;
+    CHECK_ERR(plan_with(&f, "SELECT 'é', 'ßßß' FRM a b c", NULL, &made), ERR_INVALID);
+    CHECK_STR(strstr(f.e.message, "LINE"), "LINE 1: SELECT 'é', 'ßßß' FRM a b c\n                              ^");
+    fixture_close(&f);
+}
+
+TEST(an_unknown_table_is_told_with_where_data_sets_are)
+{
+    struct fixture f = fixture_open();
+    struct plan *made = NULL;
+    CHECK_ERR(plan_with(&f, "SELECT * FROM ordes", NULL, &made), ERR_INVALID);
+    CHECK(strstr(f.e.message, "Did you mean") == NULL && strstr(f.e.message, "LINE 1: SELECT * FROM ordes\n") != NULL);
+    CHECK(strstr(f.e.hint, "`capstan table list`") != NULL);
+    struct planner_table table = {.name = "gone", .source = "/nowhere/*.parquet"};
+    CHECK_ERR(query_plan(f.planner, "FROM gone", NULL, &table, 1, &f.arena, &made, &f.e), ERR_NOT_FOUND);
+    CHECK(strstr(f.e.message, "/nowhere/*.parquet") != NULL && strstr(f.e.message, "LINE") == NULL);
+    fixture_close(&f);
+}
+
 TEST(a_query_that_cannot_be_planned_still_has_its_sql_with_views_and_parameters)
 {
     struct fixture f = fixture_open();
