@@ -299,6 +299,25 @@ enum err duck_rows(struct duck_connection *connection, const char *sql, const st
     return err;
 }
 
+enum err duck_count(struct duck_connection *connection, const char *sql, uint64_t *out_rows, struct error *e)
+{
+    struct duck_result result = {0};
+    uint64_t rows = 0;
+    duckdb_data_chunk chunk = NULL;
+    enum err err = run(connection, sql, &result, e);
+    err = err == ERR_OK ? fetch(&result, &chunk, e) : err;
+    while (err == ERR_OK && chunk != NULL) {
+        rows += duck__api.data_chunk_get_size(chunk);
+        duck__api.destroy_data_chunk(&chunk);
+        err = fetch(&result, &chunk, e);
+    }
+    finish(&result);
+    if (err == ERR_OK) {
+        *out_rows = rows;
+    }
+    return err;
+}
+
 /* Streams. */
 
 enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out, struct error *e)

@@ -127,20 +127,9 @@ enum err query_run(const struct bench *bench, struct client *client, const struc
 
 enum err query_run_duck(struct duck_connection *connection, const char *sql, struct query_run *out, struct error *e)
 {
-    struct duck_result *result = NULL;
     struct query_run run = {0};
     int64_t began_us = clock_mono_us();
-    enum err err = duck_query(connection, sql, &result, e);
-    while (err == ERR_OK) {
-        struct ArrowArray array = {0};
-        err = duck_result_next(result, &array, e);
-        if (err != ERR_OK || array.release == NULL) {
-            break;
-        }
-        run.rows += (uint64_t)array.length;
-        array.release(&array);
-    }
-    duck_result_close(result);
+    enum err err = duck_count(connection, sql, &run.rows, e);
     run.us = clock_mono_us() - began_us;
     if (err == ERR_OK) {
         *out = run;

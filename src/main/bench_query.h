@@ -31,6 +31,7 @@ struct query_run {
 MUST_USE enum err query_run(const struct bench *bench, struct client *client, const struct query_request *request,
                             struct query_run *out, struct error *e);
 
+/* As plainly as DuckDB can (duck_count), for that is what a cluster is compared with. */
 MUST_USE enum err query_run_duck(struct duck_connection *connection, const char *sql, struct query_run *out,
                                  struct error *e);
 

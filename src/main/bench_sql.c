@@ -1,7 +1,8 @@
 /*
  * bench_sql.c - the 22 queries of TPC-H on a cluster, beside one DuckDB with as many threads as the cluster has slots.
  *
- * Both read the same Parquet files. DuckDB runs in this process, which is only a client otherwise; each query is run once
+ * Both read the same Parquet files. DuckDB runs in this process, which is only a client otherwise, in its quickest way, by
+ * duckdb_query: a stream of its rows as Arrow would have it bind SQL that reads files twice. Each query is run once
  * by everybody to warm up, then in turns, and whoever begins changes. Medians count. Rows must be the same: those of the
  * cluster are looked at after each run, those of DuckDB after the first one.
  *
@@ -367,7 +368,7 @@ static void print_end(const struct sql_bench *b)
     write_summary(b, &out);
     buf_format(&out, "\nconditions:\n  scale         %g%s, %u runs each, medians\n", b->scale,
                b->is_forced ? ", cut by force" : "", b->repeat);
-    buf_format(&out, "  DuckDB        %s, %u thread%s, in the process of the client\n", b->engine,
+    buf_format(&out, "  DuckDB        %s, %u thread%s, in the process of the client, by duckdb_query\n", b->engine,
                b->contenders[b->mode == MODE_GAIN ? 1 : 0].threads,
                b->contenders[b->mode == MODE_GAIN ? 1 : 0].threads == 1 ? "" : "s");
     bench_write_conditions(b->bench, &out);

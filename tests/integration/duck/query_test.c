@@ -32,6 +32,22 @@ static enum err keep_text(void *context, const struct duck_text *values, uint32_
     return ERR_OK;
 }
 
+TEST(rows_are_counted_as_plainly_as_duckdb_can)
+{
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    uint64_t rows = 7;
+    CHECK_ERR(duck_count(f.connection, "SELECT range FROM range(100000) WHERE range % 2 = 0", &rows, &e), ERR_OK);
+    CHECK_UINT(rows, 50000);
+    CHECK_ERR(duck_count(f.connection, "SELECT 1 WHERE false", &rows, &e), ERR_OK);
+    CHECK_UINT(rows, 0);
+    rows = 7;
+    CHECK_ERR(duck_count(f.connection, "SELECT error('late') FROM range(10)", &rows, &e), ERR_INVALID);
+    CHECK(strstr(e.message, "late") != NULL);
+    CHECK_UINT(rows, 7);
+    fixture_close(&f);
+}
+
 TEST(arguments_may_contain_quotes_and_nuls)
 {
     struct fixture f = fixture_open(&defaults);
