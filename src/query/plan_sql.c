@@ -36,17 +36,22 @@ static bool text_is_any_case(const struct json *object, const char *key, const c
     return text != NULL && strcasecmp(text, expected) == 0;
 }
 
-/* Whether the table is named with the schema of an instance that is nowhere on disk: main, memory or memory.main. */
+static bool is_memory(const struct json *table, const char *key)
+{
+    return text_is_any_case(table, key, "memory") || text_is_any_case(table, key, "temp");
+}
+
+/* Whether the table is named with a schema that is nowhere on disk: main, memory, memory.main, or temp for memory. */
 static bool is_in_main(const struct json *table)
 {
     if (!text_is(table, "type", "BASE_TABLE")) {
         return false;
     }
-    if (text_is_empty(table, "catalog_name") && text_is_any_case(table, "schema_name", "memory")) {
+    if (text_is_empty(table, "catalog_name") && is_memory(table, "schema_name")) {
         return true;
     }
     return text_is_any_case(table, "schema_name", "main") &&
-           (text_is_empty(table, "catalog_name") || text_is_any_case(table, "catalog_name", "memory"));
+           (text_is_empty(table, "catalog_name") || is_memory(table, "catalog_name"));
 }
 
 /* Files. */
@@ -394,12 +399,41 @@ static void write_array(struct rewriter *w, struct buf *out, const struct json *
     buf_char(out, ']');
 }
 
-/* Whether the table is a data set by a name with a schema, which views of one connection are not found by. */
+/*
+ * Whether the table is a data set by a name with a schema. Views of one connection are found only by temp.main, or without a
+ * schema; but without one, a CTE of that name would hide them.
+ */
 static bool is_data_set(const struct rewriter *w, const struct json *node)
 {
     const char *name = json_text(json_get(node, "table_name"), NULL);
     return w->changes->is_set != NULL && name != NULL && is_in_main(node) &&
            w->changes->is_set(w->changes->context, name);
+}
+
+static bool is_text(const struct json *node, const char *expected)
+{
+    const char *text = json_text(node, NULL);
+    return text != NULL && strcasecmp(text, expected) == 0;
+}
+
+/* memory.main.NAME.column and memory.NAME.column of a data set: main.NAME.column, which its view is found by anywhere. */
+static bool replace_column(struct rewriter *w, struct buf *out, const struct json *node)
+{
+    const struct json *names = json_get(node, "column_names");
+    size_t n = text_is(node, "class", "COLUMN_REF") ? json_count(names) : 0;
+    size_t place = n >= 4 && is_text(json_at(names, 1), "main") ? 2 : 1; /* of the data set's name */
+    const char *name = n >= 3 ? json_text(json_at(names, place), NULL) : NULL;
+    if (name == NULL || w->changes->is_set == NULL || !is_text(json_at(names, 0), "memory") ||
+        !w->changes->is_set(w->changes->context, name)) {
+        return false;
+    }
+    buf_text(out, "[\"main\"");
+    for (size_t i = place; i < n; i++) {
+        buf_char(out, ',');
+        write_value(w, out, json_at(names, i));
+    }
+    buf_char(out, ']');
+    return true;
 }
 
 static void write_object(struct rewriter *w, struct buf *out, const struct json *node)
@@ -415,8 +449,8 @@ static void write_object(struct rewriter *w, struct buf *out, const struct json 
     if (replace_custom(w, out, node) || replace_file(w, out, node)) {
         return;
     }
-    bool is_plain = is_data_set(w, node);
-    w->outcome.has_plain_sets = w->outcome.has_plain_sets || is_plain;
+    bool is_set = is_data_set(w, node);
+    w->outcome.has_sets = w->outcome.has_sets || is_set;
     buf_char(out, '{');
     while (json_next(node, &cursor, &key, &value)) {
         buf_text(out, is_first ? "" : ",");
@@ -425,9 +459,11 @@ static void write_object(struct rewriter *w, struct buf *out, const struct json 
         buf_char(out, ':');
         if (strcmp(key, "named_param_map") == 0) {
             buf_text(out, "[]");
-        } else if (is_plain && (strcmp(key, "schema_name") == 0 || strcmp(key, "catalog_name") == 0)) {
-            buf_text(out, "\"\"");
-        } else {
+        } else if (is_set && strcmp(key, "catalog_name") == 0) {
+            json_write_text(out, w->changes->sets_are_in);
+        } else if (is_set && strcmp(key, "schema_name") == 0) {
+            buf_text(out, "\"main\"");
+        } else if (strcmp(key, "column_names") != 0 || !replace_column(w, out, node)) {
             write_value(w, out, value);
         }
     }

@@ -35,7 +35,8 @@ typedef bool plan_sql_is_set_fn(void *context, const char *name);
 
 struct plan_sql_changes {
     const struct json *params;      /* an array or an object; NULL: none */
-    plan_sql_is_set_fn *is_set;     /* main.NAME becomes NAME if it is one; NULL: schemas stay */
+    plan_sql_is_set_fn *is_set;     /* NULL: schemas stay */
+    const char *sets_are_in;        /* temp or memory: what main.NAME becomes, and memory.NAME, and so on */
     plan_sql_stand_in_fn *stand_in; /* NULL: files stay */
     void *context;
     enum plan_sql_custom_form customs;
@@ -44,7 +45,7 @@ struct plan_sql_changes {
 /* What came of it. */
 struct plan_sql_outcome {
     bool has_params;
-    bool has_plain_sets; /* schemas were left out */
+    bool has_sets; /* some by names with a schema, which were replaced */
     bool has_stand_ins;
     uint32_t n_customs; /* calls that were replaced */
 };

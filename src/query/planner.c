@@ -218,14 +218,24 @@ static bool is_set(void *context, const char *name)
     return false;
 }
 
-/* Fills `planned`: with constants for parameters, and stand-ins. Text that needs no change stays as the user wrote it. */
+/*
+ * Fills `statement` and `planned`: with constants for parameters, and stand-ins. Text that needs no change stays as the user
+ * wrote it. Data sets are views of the planner's DuckDB, of both its connections, and of that of one task only.
+ */
 static enum err rewrite(struct planning *p, const char *sql, struct error *e)
 {
     struct buf json = {0};
     struct plan_sql_outcome outcome = {0};
-    struct plan_sql_changes changes = {.params = p->params, .is_set = is_set, .context = p, .customs = CUSTOM_IS_TABLE};
+    struct plan_sql_changes changes = {
+        .params = p->params, .is_set = is_set, .sets_are_in = "temp", .context = p, .customs = CUSTOM_IS_TABLE};
     enum err err = plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e);
-    if (err == ERR_OK && (outcome.has_params || outcome.has_plain_sets || outcome.n_customs > 0)) {
+    if (err == ERR_OK && outcome.has_sets) {
+        err = write_back(p, &json, &p->task, e);
+        changes.sets_are_in = "memory";
+        buf_reset(&json);
+        err = err == ERR_OK ? plan_sql_rewrite(p->parsed, &changes, &json, &outcome, e) : err;
+    }
+    if (err == ERR_OK && (outcome.has_params || outcome.has_sets || outcome.n_customs > 0)) {
         err = write_back(p, &json, &p->statement, e);
     } else {
         buf_text(&p->statement, sql);
@@ -458,6 +468,7 @@ static enum err bind_and_read(struct planning *p, const char *sql, struct error 
 {
     buf_reset(&p->planned);
     buf_reset(&p->statement);
+    buf_reset(&p->task);
     p->plan->n_columns = 0;
     enum err err = planner__create_views(p, e);
     if (err == ERR_OK) {
@@ -495,7 +506,7 @@ static enum err plan_select(struct planning *p, const char *sql, struct error *e
     if (err == ERR_OK) {
         planner__attach_customs(p);
         note_sources(p);
-        err = write_task_sql(p, p->statement.data, e);
+        err = write_task_sql(p, p->task.n > 0 ? p->task.data : p->statement.data, e);
     }
     if (err == ERR_OK && p->out_schema != NULL) {
         err = export_schema(p, e);
@@ -618,6 +629,7 @@ static enum err plan_statement(struct planning *p, struct error *e)
     json_free(p->params);
     buf_deinit(&p->planned);
     buf_deinit(&p->statement);
+    buf_deinit(&p->task);
     return err;
 }
 

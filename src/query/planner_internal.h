@@ -42,6 +42,7 @@ struct planning {
     struct json *params;  /* NULL: none, or they are in `parsed` already */
     struct buf planned;   /* what is planned: with parameters and stand-ins */
     struct buf statement; /* the same without stand-ins; custom(…) is a table */
+    struct buf task;      /* the same for one task, if data sets are elsewhere there; else nothing */
     struct plan *plan;
     uint32_t depth;                 /* of custom(…) inside of custom(…) */
     struct ArrowSchema *out_schema; /* where the columns of the result go; NULL: nobody asks */

@@ -283,10 +283,16 @@ TEST(a_data_set_is_what_it_is_now_by_whatever_name_it_is_read)
         "MAIN.T AS x",
         "memory.main.t",
         "memory.t",
+        "temp.t",
+        "temp.main.t",
         "query_table('t')",
         "query_table(['t'])",
         "query('FROM t')",
         "(SELECT main.t.k FROM main.t)",
+        "(SELECT memory.main.t.k FROM memory.main.t)",
+        "(SELECT memory.t.k FROM memory.t)",
+        "(WITH t AS (SELECT 1 AS k) SELECT k FROM main.t)",
+        "(WITH t AS (SELECT 1 AS k), v AS (FROM memory.T) SELECT (SELECT max(v.k + 0 * t.k) FROM t) AS k FROM v)",
     };
     struct fixture f = fixture_open();
     struct arena arena = {0};
