@@ -72,6 +72,13 @@ double duck_progress(struct duck_connection *connection);
  */
 MUST_USE enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e);
 
+/*
+ * Whether the statement has met a mistake in DuckDB: it would again. After that the instance refuses everything, which is told of
+ * all statements that run in it, whatever they are (duck_is_lost).
+ */
+bool duck_has_failed(const struct error *e);
+bool duck_is_lost(const struct error *e);
+
 /* A text of `n` bytes, which may contain NULs, and is followed by one. `bytes` NULL: SQL's NULL. */
 struct duck_text {
     const char *bytes;

@@ -213,7 +213,18 @@ enum err duck__fail(struct duck_connection *connection, struct error *e, const c
     if (text == NULL || (err == ERR_CANCELED && !atomic_load(&connection->is_interrupted))) {
         return error_set(e, ERR_INTERNAL, "DuckDB ended the statement and does not say why");
     }
-    return error_set(e, err, "%s", text);
+    const char *trace = strstr(text, "\n\nStack Trace:"); /* of DuckDB's own errors: places in a library */
+    return error_set(e, err, "%.*s", (int)(trace != NULL ? trace - text : (ptrdiff_t)strlen(text)), text);
+}
+
+bool duck_has_failed(const struct error *e)
+{
+    return strncmp(e->message, "INTERNAL Error", 14) == 0;
+}
+
+bool duck_is_lost(const struct error *e)
+{
+    return strncmp(e->message, "FATAL Error", 11) == 0 || strstr(e->message, "has been invalidated") != NULL;
 }
 
 enum err duck__take_error(struct duck_connection *connection, duckdb_error_data data, struct error *e)

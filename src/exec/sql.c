@@ -45,7 +45,7 @@ enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out,
         err = duck_open(&options, &duck, e);
         if (err == ERR_OK) {
             sql->instance = mem_calloc(1, sizeof(*sql->instance));
-            *sql->instance = (struct sql_instance){.duck = duck, .refs = 1, .is_careful = sql->is_careful};
+            *sql->instance = (struct sql_instance){.duck = duck, .refs = 1};
         }
     }
     if (err == ERR_OK) {
@@ -56,12 +56,11 @@ enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out,
     return err;
 }
 
-bool sql__take_care(struct sql_executor *sql, const struct sql_instance *instance)
+void sql__take_care(struct sql_executor *sql)
 {
     pthread_mutex_lock(&sql->mutex);
     sql->is_careful = true;
     pthread_mutex_unlock(&sql->mutex);
-    return instance != NULL && !instance->is_careful;
 }
 
 /* With the mutex held. Returns the instance if that was the last reference, for the caller to end it without. */
@@ -219,6 +218,12 @@ void sql__give_plan(struct sql_executor *sql, struct sql_plan *plan)
 }
 
 /* ---- tasks ---- */
+
+void sql__hint_of_failure(struct error *e)
+{
+    error_hint(e, "this is a mistake in DuckDB: write the query in another way, or have it run as one task (--set "
+                  "single_task_bytes=1TB)");
+}
 
 void sql__fail(struct sql_run *run, bool not_retryable, const struct error *e)
 {

@@ -44,7 +44,6 @@
 struct sql_instance {
     struct duck *duck;
     uint32_t refs;    /* with the executor's mutex */
-    bool is_careful;  /* it does without an optimizer that errs */
     struct map files; /* that DuckDB may remember (sql_files.c); with the mutex, too */
 };
 
@@ -101,8 +100,8 @@ struct sql_executor {
 MUST_USE enum err sql__take_instance(struct sql_executor *sql, struct sql_instance **out, struct error *e);
 void sql__give_instance(struct sql_executor *sql, struct sql_instance *instance, bool is_broken);
 
-/* Later instances are careful, from the next one on. False if the instance was so already: that has not helped. */
-bool sql__take_care(struct sql_executor *sql, const struct sql_instance *instance);
+/* Later instances are careful, from the next one on. */
+void sql__take_care(struct sql_executor *sql);
 
 /*
  * The planner, for this run alone. Waits for it until the run is stopped: ERR_CANCELED. With `is_spoiled` it is closed
@@ -176,6 +175,9 @@ void sql__room_leave(struct sql_run *run);
 void sql__run_set_connection(struct sql_run *run, uint32_t i, struct duck_connection *connection);
 void sql__run_set_planner(struct sql_run *run, struct planner *planner);
 void sql__run_set_fetches(struct sql_run *run, struct exchange_fetch **fetches, uint32_t n);
+
+/* What can be done about a mistake in DuckDB (duck_has_failed). */
+void sql__hint_of_failure(struct error *e);
 
 /* Makes the run a failure with the error's message and hint. */
 void sql__fail(struct sql_run *run, bool not_retryable, const struct error *e);

@@ -195,16 +195,30 @@ static bool is_spoiled(enum err err)
     return err != ERR_OK && err != ERR_UNAVAILABLE && !is_users(err);
 }
 
-/* False with a failed outcome. */
+/* With a planner that has what it needs. `out_has_planner`: false if there is none. */
+static enum err plan_once(struct sql_run *run, struct request *request, struct arena *arena, struct physical_plan **out,
+                          bool *out_has_planner, struct error *e)
+{
+    struct planner *planner = NULL;
+    enum err err = sql__take_planner(run, &planner, e);
+    *out_has_planner = err == ERR_OK;
+    if (err == ERR_OK) {
+        err = plan_and_cut(run, planner, request, arena, out, e);
+        sql__give_planner(run, planner, is_spoiled(err));
+    }
+    return err;
+}
+
+/* False with a failed outcome. What DuckDB errs at twice, it errs at on every worker. */
 static bool make_plan(struct sql_run *run, struct request *request, struct arena *arena, struct physical_plan **out)
 {
     struct error e = {0};
-    struct planner *planner = NULL;
+    bool has_planner = false;
     struct physical_plan *plan = NULL;
-    enum err err = sql__take_planner(run, &planner, &e);
-    if (err == ERR_OK) {
-        err = plan_and_cut(run, planner, request, arena, &plan, &e);
-        sql__give_planner(run, planner, is_spoiled(err));
+    enum err err = plan_once(run, request, arena, &plan, &has_planner, &e);
+    if (err != ERR_OK && duck_has_failed(&e)) {
+        e = (struct error){0};
+        err = plan_once(run, request, arena, &plan, &has_planner, &e);
     }
     if (err == ERR_OK) {
         ASSERT(plan != NULL);
@@ -218,8 +232,10 @@ static bool make_plan(struct sql_run *run, struct request *request, struct arena
     }
     if (err == ERR_NOT_FOUND && e.hint[0] == '\0') {
         error_hint(&e, "paths must mean the same on all workers");
+    } else if (duck_has_failed(&e)) {
+        sql__hint_of_failure(&e);
     }
-    sql__fail(run, planner != NULL && is_users(err), &e);
+    sql__fail(run, has_planner && (is_users(err) || duck_has_failed(&e)), &e);
     return false;
 }
 

@@ -36,9 +36,10 @@ struct fragment {
     const struct physical_stage *stage;
     uint32_t position; /* of the stage in the plan */
     uint32_t task;
-    bool is_alone;   /* in the room */
-    bool keeps_rows; /* of its inputs, so that they can be read often */
-    bool is_careful; /* it has met an error of DuckDB's own before */
+    bool is_alone;        /* in the room */
+    bool keeps_rows;      /* of its inputs, so that they can be read often */
+    bool is_careful;      /* it has met an error of DuckDB's own before */
+    uint32_t n_elsewhere; /* how often others broke its DuckDB */
     struct arena arena;
     struct sql_instance *instance;
     enum sql_trust trust;                                     /* in what it remembers of files */
@@ -658,7 +659,7 @@ static bool is_out_of_memory(const struct error *e)
 static bool is_hopeless(const struct fragment *f, const struct error *e)
 {
     return e->code == ERR_INVALID || e->code == ERR_STALE || (e->code == ERR_NOT_FOUND && f->stage->n_splits == 0) ||
-           is_out_of_memory(e);
+           is_out_of_memory(e) || duck_has_failed(e);
 }
 
 static void add_hint(const struct fragment *f, struct error *e)
@@ -676,6 +677,8 @@ static void add_hint(const struct fragment *f, struct error *e)
                    megabytes);
     } else if (e->code == ERR_NOT_FOUND) {
         error_hint(e, "paths must mean the same on all workers");
+    } else if (duck_has_failed(e)) {
+        sql__hint_of_failure(e);
     }
 }
 
@@ -685,17 +688,16 @@ static bool is_read_twice(const struct error *e)
     return strstr(e->message, "an Arrow stream can be read only once") != NULL;
 }
 
-/* After an error of its own, DuckDB refuses everything. */
-static bool is_broken(const struct error *e)
-{
-    return strncmp(e->message, "INTERNAL Error", 14) == 0 || strncmp(e->message, "FATAL Error", 11) == 0 ||
-           strstr(e->message, "has been invalidated") != NULL;
-}
-
 /* Whether, and how, a fragment is to be run once more at once. */
-enum again { AGAIN_NOT, AGAIN_ALONE, AGAIN_WITH_ROWS_KEPT, AGAIN_WITH_CARE };
+enum again { AGAIN_NOT, AGAIN_ALONE, AGAIN_WITH_ROWS_KEPT, AGAIN_WITH_CARE, AGAIN_ELSEWHERE };
 
-/* If it ran out of memory beside others, must have its inputs as tables, or DuckDB erred, nothing is said: it is run again. */
+/* So often may others break the DuckDB in which it runs. */
+#define ELSEWHERE_MAX 5
+
+/*
+ * If it ran out of memory beside others, must have its inputs as tables, or DuckDB erred, nothing is said: it is run again. What
+ * DuckDB errs at twice, it errs at on every worker.
+ */
 static enum again report_failure(struct fragment *f, const struct error *e)
 {
     bool is_fetch = false;
@@ -712,13 +714,22 @@ static enum again report_failure(struct fragment *f, const struct error *e)
         return AGAIN_ALONE;
     } else if (is_read_twice(&cause) && !f->keeps_rows) {
         return AGAIN_WITH_ROWS_KEPT;
-    } else if (is_broken(&cause) && !f->is_careful && sql__take_care(f->run->sql, f->instance)) {
+    } else if (duck_is_lost(&cause) && f->n_elsewhere < ELSEWHERE_MAX) {
+        return AGAIN_ELSEWHERE;
+    } else if (duck_has_failed(&cause) && !f->is_careful) {
+        sql__take_care(f->run->sql);
         return AGAIN_WITH_CARE;
     } else {
         add_hint(f, &cause);
         sql__fail(f->run, is_hopeless(f, &cause), &cause);
     }
     return AGAIN_NOT;
+}
+
+/* Whether DuckDB refuses everything from now on. */
+static bool is_unusable(const struct error *e)
+{
+    return duck_has_failed(e) || duck_is_lost(e);
 }
 
 /* Runs it once. */
@@ -747,7 +758,8 @@ static enum again run_once(struct fragment f)
         exchange_fetch_close(f.fetches[i]);
     }
     /* One that may have read a file while that was changing may remember what nobody else has seen. */
-    bool is_over = is_broken(&e) || is_broken(&f.rows[0].error) || again == AGAIN_WITH_CARE || err == ERR_STALE;
+    bool is_over = is_unusable(&e) || is_unusable(&f.rows[0].error) || again == AGAIN_WITH_CARE ||
+                   again == AGAIN_ELSEWHERE || err == ERR_STALE;
     sql__give_instance(run->sql, f.instance, is_over);
     arena_deinit(&f.arena);
     return again;
@@ -766,6 +778,7 @@ void sql__run_stage(struct sql_run *run, const struct physical_plan *plan, uint3
         f.is_alone = f.is_alone || again == AGAIN_ALONE;
         f.keeps_rows = f.keeps_rows || again == AGAIN_WITH_ROWS_KEPT;
         f.is_careful = f.is_careful || again == AGAIN_WITH_CARE;
+        f.n_elsewhere += again == AGAIN_ELSEWHERE ? 1 : 0;
         sql__room_leave(run);
         if (is_wanted) {
             atomic_store(&run->rows, 0);

@@ -651,3 +651,36 @@ TEST(many_queries_run_at_a_time)
     }
     cluster_close(&cluster);
 }
+
+/* It would on every worker, and if each attempt counted against one, a few such queries would stop all of them. */
+TEST(a_query_at_which_duckdb_itself_errs_fails_for_good_and_harms_no_other)
+{
+    static const char part[] = "INTERNAL Error: Failed to bind column reference";
+    static const char hint[] = "this is a mistake in DuckDB";
+    struct cluster cluster;
+    struct buf inputs = {0};
+    pthread_t other;
+    void *n_wrong = NULL;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 1000000});
+    cluster_sql(&cluster, "COPY (SELECT i FROM range(9) r(i)) TO '@/nine.parquet'");
+    cluster_inputs(&cluster, "SELECT TRY(1 / (i - 3)), count(*) FROM '@/nine.parquet' GROUP BY ALL", "", &inputs);
+    CHECK_INT(pthread_create(&other, NULL, run_some, &cluster), 0);
+    for (int i = 0; i < 2; i++) {
+        struct exec_outcome out = run_named(&cluster, "plan", 0, inputs.data);
+        CHECK(strstr(out.message.data, hint) != NULL);
+        CHECK(strstr(out.message.data, "Stack Trace") == NULL);
+        expect_failed(out, part, true);
+    }
+    for (int i = 0; i < 4; i++) {
+        struct exec_outcome out =
+            run_named(&cluster, "s0", 0,
+                      "{\"stages\":[{\"id\":0,\"sql\":\"SELECT TRY(1 / (i - 3)) AS k, count(*) AS n FROM range(9) r(i) "
+                      "GROUP BY ALL\",\"output\":{\"exchange\":\"result\"}}]}");
+        CHECK(strstr(out.message.data, hint) != NULL);
+        expect_failed(out, part, true);
+    }
+    CHECK_INT(pthread_join(other, &n_wrong), 0);
+    CHECK_UINT((uintptr_t)n_wrong, 0);
+    buf_deinit(&inputs);
+    cluster_close(&cluster);
+}
