@@ -192,14 +192,23 @@ export function plain(value, type = '') {
 
 // ---- comparing ----
 
+// The number that a value is, or a text is exactly as JavaScript writes it; so '' is none, nor is a truth value.
+function numberOf(value) {
+  if (typeof value === 'number') return value;
+  return typeof value === 'string' && String(Number(value)) === value ? Number(value) : undefined;
+}
+
+// Floats to nine digits; an infinity is only itself, and NaN is NaN. A NULL is nothing else.
 function same(a, b) {
   if (Array.isArray(a) || Array.isArray(b)) {
     return Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => same(item, b[i]));
   }
   if (a === b) return true;
-  if (a === null || b === null || (typeof a !== 'number' && typeof b !== 'number')) return false;
-  const [x, y] = [Number(a), Number(b)];
-  return Object.is(x, y) || x === y || Math.abs(x - y) <= 1e-9 * Math.max(Math.abs(x), Math.abs(y));
+  if (typeof a !== 'number' && typeof b !== 'number') return false;
+  const [x, y] = [numberOf(a), numberOf(b)];
+  if (x === undefined || y === undefined) return false;
+  if (!Number.isFinite(x) || !Number.isFinite(y)) return Object.is(x, y);
+  return Math.abs(x - y) <= 1e-9 * Math.max(Math.abs(x), Math.abs(y));
 }
 
 const sortKey = (row) =>
@@ -219,5 +228,8 @@ export function assertSameTable(actual, expected, { ordered = false, what = 'the
   assert.equal(actual.rows.length, expected.rows.length, `rows of ${what}`);
   const [a, b] = ordered ? [actual.rows, expected.rows] : [sorted(actual.rows), sorted(expected.rows)];
   const wrong = a.findIndex((row, i) => !same(row, b[i]));
-  if (wrong >= 0) assert.deepEqual(a[wrong], b[wrong], `row ${wrong} of ${what}`);
+  if (wrong >= 0) {
+    assert.deepEqual(a[wrong], b[wrong], `row ${wrong} of ${what}`);
+    assert.fail(`row ${wrong} of ${what} has values that cannot be compared`);
+  }
 }
