@@ -19,6 +19,7 @@ import {
   slowness,
   until,
 } from './harness.js';
+import { readMetrics } from './metrics.js';
 import { broadcasting, forced, Gate, nothingLeft, plugin, resultFiles, shuffleFiles, Sql } from './sql-cluster.js';
 import { dataOf, queriesOf, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
@@ -251,6 +252,28 @@ scenarioWithEachStore(
   },
 );
 
+// Every map output is a file; one of them loses a bit, its end, or all of it.
+function damageOne(world, worker, where) {
+  const files = shuffleFiles(worker);
+  assert.equal(files.length, MAPS, `everything is spilled: ${files}`);
+  const victim = world.any(files);
+  const bytes = fs.readFileSync(victim);
+  if (where === 'all of it') {
+    fs.rmSync(victim);
+  } else if (where === 'at the end') {
+    fs.truncateSync(victim, bytes.length - 1);
+  } else {
+    bytes[Math.floor(bytes.length / 2)] ^= 1 << Math.floor(world.random() * 8);
+    fs.writeFileSync(victim, bytes);
+  }
+}
+
+// Nobody had read what was damaged, and so nobody had it open.
+async function assertOneMadeAgain(sql, id) {
+  const attempts = (await sql.tasksOf(id, 's0')).map(({ attempt }) => attempt).sort();
+  assert.deepEqual(attempts, [1, 1, 1, 2]);
+}
+
 for (const where of ['in the middle', 'at the end', 'all of it']) {
   scenario(`a spilled map output that is damaged (${where}) is noticed and made again`, async (world) => {
     const settings = { ...counted, shuffle_memory_bytes: 1 };
@@ -259,23 +282,34 @@ for (const where of ['in the middle', 'at the end', 'all of it']) {
     gate.open();
     const id = await sql.submit(aggregation({ reduce: gate }));
     await sql.stageReaches(id, 's0', 'succeeded');
-    const files = shuffleFiles(workers.w1);
-    assert.equal(files.length, MAPS, `everything is spilled: ${files}`);
-    const victim = world.any(files);
-    const bytes = fs.readFileSync(victim);
-    if (where === 'all of it') {
-      fs.rmSync(victim);
-    } else if (where === 'at the end') {
-      fs.truncateSync(victim, bytes.length - 1);
-    } else {
-      bytes[Math.floor(bytes.length / 2)] ^= 1 << Math.floor(world.random() * 8);
-      fs.writeFileSync(victim, bytes);
-    }
+    damageOne(world, workers.w1, where);
     workers.w2 = await cluster.startWorker({ id: 'w2', args: holds });
     await assertAggregated(await sql.table(id));
-    const attempts = (await sql.tasksOf(id, 's0')).map(({ attempt }) => attempt).sort();
-    assert.deepEqual(attempts, [1, 1, 1, 2]); // nobody had read it, and so nobody had it open
+    await assertOneMadeAgain(sql, id);
     await nothingLeft(workers.w1, workers.w2);
+  });
+
+  // A worker reads its own files without a connection. The reduce tasks begin when both stages that they read are done.
+  scenario(`a worker notices its own map output that is damaged (${where}), and makes it again`, async (world) => {
+    const settings = { ...counted, shuffle_memory_bytes: 1 };
+    const args = [...holds, '--http', '127.0.0.1:0'];
+    const { workers, sql } = await start(world, ['w1'], { settings, args });
+    const [, http] = await workers.w1.line(/metrics on (\S+)/);
+    const gate = new Gate(world);
+    const { stages } = aggregation();
+    const [map, reduce] = stages;
+    const waiting = { id: 2, sql: 'SELECT 0 AS who', custom: gate.custom, output: { exchange: 'broadcast' } };
+    reduce.inputs.w = waiting.id;
+    reduce.sql = reduce.sql.replace('FROM m ', 'FROM m, w ');
+    const id = await sql.submit({ stages: [map, waiting, reduce] });
+    await gate.arrived(0);
+    await sql.stageReaches(id, 's0', 'succeeded');
+    damageOne(world, workers.w1, where);
+    gate.open();
+    await assertAggregated(await sql.table(id));
+    await assertOneMadeAgain(sql, id);
+    assert.equal((await readMetrics(http)).get('capstan_shuffle_bytes_total{direction="in"}'), 0, 'all was read here');
+    await nothingLeft(workers.w1);
   });
 }
 
