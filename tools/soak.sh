@@ -108,10 +108,10 @@ bars() {
     ./dev bench jobs --check || status=$?
     data=build/bars
     bench="build/release/bin/capstan bench"
-    $bench sql --data "$data" --scale 1 --check || status=$?
-    $bench sql --data "$data" --scale 1 --gain --check || status=$?
-    $bench sql --data "$data" --single --check || status=$?
-    $bench sql --data "$data" --scale 10 --check || status=$?
+    $bench sql --data "$data" --scale 1 --check --verbose || status=$?
+    $bench sql --data "$data" --scale 1 --gain --check --verbose || status=$?
+    $bench sql --data "$data" --single --check --verbose || status=$?
+    $bench sql --data "$data" --scale 10 --check --verbose || status=$?
     $bench shuffle --check || status=$?
     return $status
 }
