@@ -1,8 +1,9 @@
 // Distributed SQL beside one DuckDB: the same rows and types, and really distributed.
+import fs from 'node:fs';
 import { assert, isSoak, scenario } from './harness.js';
 import { readMetrics } from './metrics.js';
 import { broadcasting, forced, mixed, nothingLeft, Spills, Sql } from './sql-cluster.js';
-import { dataOf, queriesOf, reference } from './sql-reference.js';
+import { dataOf, queriesOf, quote, reference } from './sql-reference.js';
 import { assertSameTable } from './sql-table.js';
 
 const tpch = () => dataOf('tpch', { scale: 0.05, row_group: 8192 });
@@ -223,6 +224,137 @@ scenario('a side of a join that is not small is broadcast where all are, and onl
   const id = await sql.submit(text, { options: broadcasting });
   assertSameTable(await sql.table(id), await expected.query(text));
   assert.equal(await sql.whyNotCut(id), '');
+});
+
+// The first plan, in the form of `ranOf`.
+async function plannedOf(sql, text, options) {
+  const [[shown, plan]] = await sql.rows(text, { options, explain: true });
+  return Object.fromEntries(
+    JSON.parse(plan).stages.map(({ id, inputs = {} }) => [
+      `s${id}`,
+      {
+        tasks: Number(new RegExp(`stage ${id}: (\\d+) tasks?\\b`).exec(shown)[1]),
+        reads: Object.values(inputs)
+          .map((input) => `s${input}`)
+          .sort(),
+      },
+    ]),
+  );
+}
+
+// What has run, by the job's own events and stages: { name of a stage: { tasks: how many, reads: names of stages } }.
+async function ranOf(sql, id) {
+  const [stages, done] = [await sql.stages(id), await sql.completions(id)];
+  const names = new Map(stages.map((stage) => [stage.id, stage.name]));
+  const tasksOf = (stage) => new Set(done.filter(({ stageId }) => stageId === stage.id).map(({ task }) => task));
+  return Object.fromEntries(
+    stages
+      .filter(({ name }) => /^s\d+$/.test(name))
+      .map((stage) => [
+        stage.name,
+        { tasks: tasksOf(stage).size, reads: stage.parents.map((parent) => names.get(parent)).sort() },
+      ]),
+  );
+}
+
+// One that plans everything, so that no two of them know different things about the files.
+async function clusterOfOne(world) {
+  const cluster = await world.cluster();
+  const worker = await cluster.startWorker({ id: 'w1', slots: 4 });
+  const sql = new Sql(cluster);
+  await sql.tables(await tpch());
+  const run = async (text, options) => {
+    const id = await sql.submit(text, { options });
+    assertSameTable(await sql.table(id), await (await reference()).query(text), { what: text });
+    return id;
+  };
+  return { sql, worker, run };
+}
+
+// What of orders is read is guessed to be too much for broadcasting, by a condition of which the files do not tell how many
+// rows it leaves. Neither side can be read by ranges: the keys are not what lies there.
+const joinedIf = (condition) =>
+  `SELECT l_linenumber AS n, count(*) AS c, sum(l_extendedprice) AS p, sum(l_partkey) AS k, sum(l_suppkey) AS s,
+          max(l_shipdate) AS d, max(l_commitdate) AS e, max(l_receiptdate) AS f, max(l_comment) AS t
+   FROM lineitem JOIN (SELECT o_orderkey + 1 AS k FROM orders WHERE o_comment LIKE ${condition}) o ON l_orderkey + 1 = k
+   GROUP BY l_linenumber`;
+const choosing = { ...forced, broadcast_bytes: 30000 };
+
+scenario('a join whose small side turns out to be small runs without the exchange of the other one', async (world) => {
+  const { sql, run } = await clusterOfOne(world);
+  for (const [condition, isSmall] of [
+    ["'%pending deposits%'", true],
+    ["'%e%'", false],
+  ]) {
+    const planned = await plannedOf(sql, joinedIf(condition), choosing);
+    const { s0, s1, s2, s3 } = planned;
+    assert.deepEqual([s0.reads, s1.reads, s2.reads, s3.reads], [[], [], ['s0', 's1'], ['s2']]);
+    assert.ok(s0.tasks > 3 && s1.tasks > 1 && s2.tasks === 3 && s3.tasks === 3, JSON.stringify(planned));
+    const id = await run(joinedIf(condition), choosing);
+    const rows = (await sql.tasksOf(id, 's1')).reduce((sum, task) => sum + Number(task.rows), 0);
+    assert.ok(rows > 0 && (rows < 2000) === isSmall, `${rows} rows of orders`);
+    // Lines stay where they are read: these tasks join them, and no stage hands them on.
+    const ran = { s1, s2: { tasks: s0.tasks, reads: ['s1'] }, s3 };
+    assert.deepEqual(await ranOf(sql, id), isSmall ? ran : planned);
+  }
+  // Where there is nothing to choose, a small side changes nothing.
+  const text = joinedIf("'%pending deposits%'");
+  assert.deepEqual(await ranOf(sql, await run(text, forced)), await plannedOf(sql, text, forced));
+});
+
+// What a process has got from read() and its like, as the kernel counts it.
+const bytesReadBy = ({ pid }) => Number(/rchar: (\d+)/.exec(fs.readFileSync(`/proc/${pid}/io`, 'utf8'))[1]);
+
+scenario('stages of which it turns out that they have no rows are one task, which reads none', async (world) => {
+  const { sql, worker, run } = await clusterOfOne(world);
+  const { lineitem } = await tpch();
+  const [[columns]] = (
+    await (
+      await reference()
+    ).query(`SELECT sum(total_compressed_size)::BIGINT AS n FROM parquet_metadata(${quote(lineitem)})
+             WHERE contains(${quote(joinedIf(''))}, path_in_schema)`)
+  ).rows;
+  const read = {};
+  for (const [what, condition] of [
+    ['nothing', "'%nobody says that%'"],
+    ['something', "'%pending deposits%'"],
+  ]) {
+    const text = joinedIf(condition);
+    const { s0, s1, s3 } = await plannedOf(sql, text, choosing);
+    assert.ok(s0.tasks > 1 && s3.tasks === 3);
+    const before = bytesReadBy(worker);
+    const id = await run(text, choosing);
+    read[what] = bytesReadBy(worker) - before;
+    const tasks = what === 'nothing' ? { s2: 1, s3: 1 } : { s2: s0.tasks, s3: s3.tasks };
+    const ran = { s1, s2: { tasks: tasks.s2, reads: ['s1'] }, s3: { tasks: tasks.s3, reads: ['s2'] } };
+    assert.deepEqual(await ranOf(sql, id), ran, what);
+  }
+  // Besides the lines there are orders and the ends of files.
+  const seen = `${JSON.stringify(read)}, and lines have ${columns}`;
+  assert.ok(read.nothing < Number(columns) / 4, seen);
+  assert.ok(read.something >= Number(columns), seen);
+});
+
+// All keys are different, so partitions are alike. With less than 2 MiB, tasks are not worth it (src/query/refine.c).
+scenario('as many tasks aggregate as the bytes of partitions are worth', async (world) => {
+  const { sql, run } = await clusterOfOne(world);
+  const text = 'SELECT -l_orderkey AS k, count(*) AS n, max(l_comment) AS c FROM lineitem GROUP BY 1';
+  const partitions = 8;
+  const seen = [];
+  for (const partition_bytes of [undefined, 1300000, 1]) {
+    // Sizes are looked at if it is to be seen whether one task can do the rest.
+    const options = { forced: true, partitions, tail_bytes: 1, ...(partition_bytes && { partition_bytes }) };
+    const { s0, s1 } = await plannedOf(sql, text, options);
+    assert.equal(s1.tasks, partitions);
+    const id = await run(text, options);
+    const written = (await sql.tasksOf(id, 's0')).reduce((sum, { bytes }) => sum + Number(bytes), 0);
+    const wanted = Math.min(2 << 20, partition_bytes ?? Infinity);
+    const each = Math.max(1, Math.floor(wanted / (written / partitions))); // partitions of one task
+    const tasks = Math.ceil(partitions / each);
+    assert.deepEqual(await ranOf(sql, id), { s0, s1: { tasks, reads: ['s0'] } }, JSON.stringify(options));
+    seen.push(tasks);
+  }
+  assert.ok(seen[0] > 1 && seen[0] < seen[1] && seen[1] < seen[2] && seen[2] === partitions, `${seen}`);
 });
 
 // Joins that keep rows without a partner, over NULL keys, an empty table and one huge group.
