@@ -76,6 +76,48 @@ scenario(
   },
 );
 
+// Every value is another one, so that nothing of it can be kept in less. A table is text, which takes longer to make.
+const formats = {
+  parquet: { rows: 5000000, memory: 128 * MB, source: (file) => `read_parquet(${quote(file)})` },
+  table: {
+    rows: 2500000,
+    memory: 64 * MB,
+    source: (file) => {
+      // Names, types and a line below them; cells stand apart by two spaces or more.
+      const cells = `regexp_extract(line, '^ *(\\d+)  +(\\d+)  +(\\S.*)$', ['i', 'j', 't'])`;
+      return `(SELECT unnest(${cells}::STRUCT(i BIGINT, j BIGINT, t VARCHAR)) FROM read_csv(${quote(file)},
+               skip = 3, header = false, auto_detect = false, delim = '\\x01', quote = '', columns = {line: 'VARCHAR'})
+               WHERE line NOT LIKE '(% rows)')`;
+    },
+  },
+};
+
+for (const [format, { rows: usual, memory, source }] of Object.entries(formats)) {
+  scenario(`capstan sql writes millions of rows as ${format} in flat memory`, { ms: 120000 }, async (world) => {
+    const rows = usual * (isSoak ? 5 : 1);
+    const cluster = await world.cluster();
+    await cluster.startWorker({ id: 'w1', slots: 2, args: ['--memory', '512MB'] });
+    const file = path.join(world.folder(), 'rows');
+    const text = `SELECT i, i * 3 AS j, 'row number ' || i AS t FROM range(${rows}) r(i)`;
+    const client = world.capstan('client', ['sql', text, '-o', format, '--out', file], {
+      env: { CAPSTAN_SERVER: cluster.address },
+    });
+    const peaks = await peaksWhile([client], async () => {
+      const { code } = await client.ended;
+      assert.equal(code, 0, client.stderr);
+    });
+    const { rows: sums } = await (
+      await reference()
+    ).query(`SELECT count(*) AS n, sum(i)::BIGINT AS i, sum(j)::BIGINT AS j, count(*) FILTER (t = 'row number ' || i) AS t
+             FROM ${source(file)}`);
+    const sum = (rows * (rows - 1)) / 2;
+    assert.deepEqual(sums, [[rows, sum, 3 * sum, rows].map(String)]);
+    const stream = rows * (16 + 'row number 1'.length); // at least
+    assert.ok(stream > memory, `${stream} bytes of rows`);
+    assert.ok(peaks.client > 0 && peaks.client < memory * slowness, `${peaks.client} bytes, of a stream of ${stream}`);
+  });
+}
+
 // What a worker with that much memory for SQL may have in all: docs/operations.md says how it comes about.
 const wholeMemory = (memory) => (memory * 1.5 + 256 * MB) * slowness;
 
