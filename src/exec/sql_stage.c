@@ -726,10 +726,12 @@ static enum again report_failure(struct fragment *f, const struct error *e)
     return AGAIN_NOT;
 }
 
-/* Whether DuckDB refuses everything from now on. */
-static bool is_unusable(const struct error *e)
+/* Whether DuckDB refuses everything from now on, or keeps what it could not write of what it spilled until it is closed. */
+static bool is_unusable(const struct fragment *f, const struct error *e)
 {
-    return duck_has_failed(e) || duck_is_lost(e);
+    const char *folder = f->run->sql->options.temp_folder;
+    bool is_of_spill = folder != NULL && strstr(e->message, folder) != NULL;
+    return is_of_spill || duck_has_failed(e) || duck_is_lost(e);
 }
 
 /* Runs it once. */
@@ -758,7 +760,7 @@ static enum again run_once(struct fragment f)
         exchange_fetch_close(f.fetches[i]);
     }
     /* One that may have read a file while that was changing may remember what nobody else has seen. */
-    bool is_over = is_unusable(&e) || is_unusable(&f.rows[0].error) || again == AGAIN_WITH_CARE ||
+    bool is_over = is_unusable(&f, &e) || is_unusable(&f, &f.rows[0].error) || again == AGAIN_WITH_CARE ||
                    again == AGAIN_ELSEWHERE || err == ERR_STALE;
     sql__give_instance(run->sql, f.instance, is_over);
     arena_deinit(&f.arena);

@@ -402,6 +402,24 @@ scenario(
   },
 );
 
+// DuckDB keeps to what was free when it first spilled, so it learns of this from the disk itself.
+scenario('a disk that others fill while queries spill to it has nothing of theirs in the end', async (world) => {
+  const { cluster, sql } = await start(world, [], { settings: { ...lenient, max_task_attempts: 1 } });
+  const small = await startOnSmallDisk(world, cluster, 'small', 200 << 20, ['--memory', '128MB']);
+  const distinct = (rows) =>
+    `SELECT count(*) AS n FROM (SELECT DISTINCT hash(i) AS h, i::VARCHAR AS s FROM range(${rows}) r(i))`;
+  assert.deepEqual((await sql.query(distinct(2000000))).rows, [['2000000']]);
+  const filler = path.join(small.folder, 'of-others');
+  fs.writeFileSync(filler, Buffer.alloc(190 << 20));
+  const { state, message } = await cluster.end(await sql.submit(distinct(10000000)));
+  assert.equal(state, 'failed');
+  assert.match(message, /No space left on device|File too large/);
+  await nothingLeft(small);
+  fs.rmSync(filler);
+  assert.deepEqual((await sql.query(distinct(2000000))).rows, [['2000000']]);
+  await nothingLeft(small);
+});
+
 scenario('what does not fit on one disk runs where it does', async (world) => {
   const settings = { ...patient, shuffle_memory_bytes: 1 };
   const { cluster, workers, sql } = await start(world, [], { settings });
