@@ -566,7 +566,8 @@ scenario('an exclusive command of a worker that is frozen is gone before another
 });
 
 scenario('an assignment that takes long to put together is not taken for lost', async (world) => {
-  const cluster = await world.cluster({ store: 'postgres', settings: countedWith(4000) });
+  const settings = countedWith(2500);
+  const cluster = await world.cluster({ store: 'postgres', settings });
   const id = await cluster.submit([sleep('t', 1)]);
   // The next one has nothing in its cache: what the task gets has to come from the database, which takes its time.
   await cluster.coordinator.kill();
@@ -576,10 +577,16 @@ scenario('an assignment that takes long to put together is not taken for lost', 
   const table = "relation = 'capstan.payloads'::regclass";
   // What a leader does of itself in that table, it has done when somebody has joined.
   await call('RegisterWorker', { slots: 1, executor_types: ['sleep'], capabilities_json: '{}' });
+  // Held until somebody has waited to read it for longer than a lease, but not for the 5 s after which a database is given up.
+  const heldMs = 1.5 * settings.lease_ms;
   world.start('psql', 'psql', [
     cluster.store,
     '-c',
-    'begin; lock table capstan.payloads in access exclusive mode; select pg_sleep(5); commit',
+    `begin; lock table capstan.payloads in access exclusive mode; do $$ begin
+     while not exists (select from pg_locks where ${table} and not granted and mode = 'AccessShareLock') loop
+       perform pg_sleep(0.01);
+     end loop;
+     perform pg_sleep(${heldMs / 1000}); end $$; commit`,
   ]);
   await until('the table is locked', async () => {
     await call('Heartbeat');
@@ -588,12 +595,14 @@ scenario('an assignment that takes long to put together is not taken for lost', 
     );
   });
   let isBack = false;
+  const since = Date.now();
   const answer = call('GetTask', { capacity: 1, wait_ms: 100 }).finally(() => (isBack = true));
   // All this time, for longer than a lease, its heartbeats cannot name what it has not got.
   while (!isBack) {
     await call('Heartbeat');
     await pause(50);
   }
+  assert.ok(Date.now() - since >= heldMs, `it came after ${Date.now() - since} ms`);
   const {
     tasks: [{ query_id, stage_id, task_id, attempt, lease_token }],
   } = await answer;
