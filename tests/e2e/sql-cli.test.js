@@ -198,7 +198,6 @@ scenario('analyze says how much slower than others the slowest task of a stage w
   const folder = world.folder('data');
   const cluster = await world.cluster({ workers: 2 });
   const settings = ['forced=true', 'partitions=3', 'broadcast_bytes=0'].flatMap((setting) => ['--set', setting]);
-  const skews = {};
   for (const [name, key] of [
     ['even', 'i % 300'],
     ['uneven', 'CASE WHEN i % 100 = 0 THEN i % 300 ELSE 7 END'],
@@ -207,15 +206,18 @@ scenario('analyze says how much slower than others the slowest task of a stage w
     await expected.run(`COPY (SELECT ${key} AS k, i AS v FROM range(300000) r(i)) TO ${file} (ROW_GROUP_SIZE 20480)`);
     const text = `SELECT k, n FROM (SELECT k, row_number() OVER (PARTITION BY k ORDER BY md5(v::VARCHAR)) AS n
                   FROM ${file}) WHERE n % 100 = 1`;
-    const { job_id: id, stages } = await cluster.json('sql', text, '--analyze', ...settings);
+    // Where one task has nearly all rows, it takes longer than others, unless these are held up: then it is run again.
+    const { id, stages, sorting } = await until(`${name}: the slowest task is seen`, async () => {
+      const { job_id, stages: all } = await cluster.json('sql', text, '--analyze', ...settings);
+      const found = all.find(({ what }) => /window/.test(what));
+      return (name === 'even' || found.skew > 2) && { id: job_id, stages: all, sorting: found };
+    });
     const wanted = await skewsOf(cluster, id);
     assert.deepEqual(
       stages.map((stage) => [`s${stage.id}`, stage.skew?.toFixed(6)]),
       stages.map((stage) => [`s${stage.id}`, wanted[`s${stage.id}`]?.toFixed(6)]),
     );
-    const sorting = stages.find(({ what }) => /window/.test(what));
     assert.equal(sorting.tasks, 3);
-    skews[name] = sorting.skew;
     const rows = (await new Sql(cluster).tasksOf(id, `s${sorting.id}`)).map((task) => Number(task.rows));
     const share = Math.max(...rows) / rows.reduce((sum, n) => sum + n);
     assert.ok(name === 'even' ? share < 0.6 : share > 0.9, `${name}: ${rows}`);
@@ -229,7 +231,6 @@ scenario('analyze says how much slower than others the slowest task of a stage w
       assert.ok(is === null ? skew === undefined : Math.abs(Number(skew) - is) < 0.0501, `${line} ${is}`);
     }
   }
-  assert.ok(skews.uneven > 2, JSON.stringify(skews));
 });
 
 scenarioWithEachStore('named tables: add, list, use, replace, remove', async (world, store) => {
