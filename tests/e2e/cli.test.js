@@ -412,7 +412,13 @@ scenario('bench sql compares with DuckDB and says where the time went', { ms: 12
   const table = (await world.cli(['bench', 'sql', '--forced', '--verbose', ...small.slice(0, -1)])).stdout;
   assert.match(table, / busy workers exchange +moved\nq01 .+% +[12](-2)? +\d+\.\d +\d+\.\d MB\n/);
   // To cut queries over tables as small as these costs several times what they take: whoever checks must see that.
-  const checked = await world.cli(['bench', 'sql', '--forced', '--check', ...small]);
+  // Only a DuckDB that was held up may have taken as long, and then nothing is missed by that.
+  const checked = await until('the bar is missed', async () => {
+    const told = await world.cli(['bench', 'sql', '--forced', '--check', ...small]);
+    const isMissed = JSON.parse(told.stdout).ratio_geomean > 1.3;
+    assert.ok(told.code === 1 || (told.code === 0 && !isMissed), `${told.code}: ${told.stdout}${told.stderr}`);
+    return isMissed && told;
+  });
   assert.equal(checked.code, 1, checked.stderr);
   assert.match(checked.stderr, /^capstan: bench: (in all runs .*; )?the geometric mean is [\d.]+, at most 1\.30 is wanted/m);
   const single = JSON.parse((await world.cli(['bench', 'sql', '--single', ...small])).stdout);
