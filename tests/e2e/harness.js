@@ -191,21 +191,25 @@ export const isAlive = (pid) => {
   }
 };
 
-// Below these the kernel gives ports to nobody who asks for just any.
+// Below these the kernel gives ports to nobody who asks for just any; and below the others only to root.
 const portsMax = Number(fs.readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').trim().split(/\s+/)[0]);
+const portsMin = Math.max(1024, Math.floor(portsMax / 2));
 
 // A port that nobody listens on now, for a process that needs to know it before it starts, or that is started again. It is
-// below those that connections and port 0 get, so hardly anybody takes it meanwhile.
+// below those that connections and port 0 get, so hardly anybody takes it meanwhile; if there are none, just any.
 export async function freePort() {
   for (let tries = 0; tries < 100; tries++) {
-    const port = randomInt(Math.floor(portsMax / 2), portsMax);
+    const wanted = portsMin < portsMax ? randomInt(portsMin, portsMax) : 0;
     const server = net.createServer();
-    const isFree = await new Promise((resolve) => {
-      server.once('error', () => resolve(false)).listen(port, '0.0.0.0', () => server.close(() => resolve(true)));
+    const port = await new Promise((resolve) => {
+      server.once('error', () => resolve(0)).listen(wanted, '0.0.0.0', () => {
+        const given = server.address().port;
+        server.close(() => resolve(given));
+      });
     });
-    if (isFree) return port;
+    if (port > 0) return port;
   }
-  throw new Error(`no port below ${portsMax} is free`);
+  throw new Error(`no port from ${portsMin} to below ${portsMax} is free`);
 }
 
 // The process ids of the children of a process.
