@@ -48,11 +48,12 @@ static void note_run(struct counts *counts, const struct pair_run *run)
     counts->n_filed += run->n_files > 0 ? 1 : 0;
 }
 
-static void print_counts(const char *file, const char *how, const struct counts *counts)
+static void print_counts(const char *file, uint64_t seed, const char *how, const struct counts *counts)
 {
-    printf("%s, %s: %" PRIu32 " runs, %" PRIu32 " of them in stages, %" PRIu32 " by several tasks, %" PRIu32
-           " with the last stages as one task; in %" PRIu32 " rows moved, %" PRIu32 " left files\n",
-           file, how, counts->n_runs, counts->n_cut, counts->n_shared, counts->n_tails, counts->n_moved,
+    printf("%s with CAPSTAN_TEST_SEED=%" PRIu64 ", %s: %" PRIu32 " runs, %" PRIu32 " of them in stages, %" PRIu32
+           " by several tasks, %" PRIu32 " with the last stages as one task; in %" PRIu32 " rows moved, %" PRIu32
+           " left files\n",
+           file, seed, how, counts->n_runs, counts->n_cut, counts->n_shared, counts->n_tails, counts->n_moved,
            counts->n_filed);
 }
 
@@ -105,6 +106,7 @@ static struct totals run_file(const char *file, enum choice choice)
     uint64_t seed = pair_number("CAPSTAN_TEST_SEED", (uint64_t)(clock_wall_ms() / DAY_MS));
     choice = pair_number("CAPSTAN_TEST_ALL", 0) != 0 ? EVERYTHING : choice;
     printf("%s: CAPSTAN_TEST_SEED=%" PRIu64 "\n", file, seed);
+    (void)fflush(stdout);
     for (uint32_t i = 0; i < n; i++) {
         bool is_wanted[PAIR_WAYS];
         for (uint32_t way = 0; way < PAIR_WAYS; way++) {
@@ -119,10 +121,11 @@ static struct totals run_file(const char *file, enum choice choice)
     }
     pair_close(&pair);
     totals.n_queries = n;
-    print_counts(file, "by force", &totals.forced);
-    print_counts(file, "as in use", &totals.in_use);
-    print_counts(file, "in memory", &totals.in_memory);
-    print_counts(file, "in files", &totals.in_files);
+    print_counts(file, seed, "by force", &totals.forced);
+    print_counts(file, seed, "as in use", &totals.in_use);
+    print_counts(file, seed, "in memory", &totals.in_memory);
+    print_counts(file, seed, "in files", &totals.in_files);
+    (void)fflush(stdout); /* before what fails below, which may hold with the seed of another day */
     CHECK_UINT(totals.n_failed, 0);
     return totals;
 }
