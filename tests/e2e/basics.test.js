@@ -439,9 +439,18 @@ scenario('capstan up starts everything, restarts a dead worker, and one signal s
   for (const pid of before) assert.ok(!fs.existsSync(`/proc/${pid}`), `${pid} is still there`);
 });
 
+// The states of a port's sockets on this machine, as in /proc/net/tcp: 0A listens.
+const statesOf = (port) =>
+  ['tcp', 'tcp6']
+    .flatMap((kind) => fs.readFileSync(`/proc/net/${kind}`, 'utf8').trim().split('\n').slice(1))
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, local]) => Number.parseInt(local.split(':')[1], 16) === Number(port))
+    .map(([, , , state]) => state);
+
+// Without workers nobody is connected when the coordinator is killed: what is left of a connection keeps a port as well.
 scenario('capstan up keeps its ports while its coordinator is away', async (world) => {
   const where = ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0'];
-  const up = world.capstan('up', ['up', '--data', `${world.folder()}/data`, ...where, '--workers', '1', '--no-auth', '--json']);
+  const up = world.capstan('up', ['up', '--data', `${world.folder()}/data`, ...where, '--workers', '0', '--no-auth', '--json']);
   await up.line(/"ready":true/);
   const { address, http } = JSON.parse(up.stdout.trim().split('\n')[0]);
   const coordinator = childrenOf(up.pid).find((pid) => isMember(pid, 'coordinator'));
@@ -451,11 +460,13 @@ scenario('capstan up keeps its ports while its coordinator is away', async (worl
   // As the kernel looks when somebody asks for any port: without the leave to share one, which Node always takes.
   const script = 'socket(S, PF_INET, SOCK_STREAM, 0); exit(bind(S, sockaddr_in($ARGV[0], INADDR_LOOPBACK)) ? 0 : 7)';
   for (const place of [address, http]) {
+    await until('nothing is left of connections', () => statesOf(place.split(':').at(-1)).every((state) => state === '0A'));
     const bound = await world.start('perl', 'perl', ['-MSocket', '-e', script, place.split(':').at(-1)]).ended;
     assert.equal(bound.code, 7, `${place} is free`);
   }
   up.signal('SIGCONT');
   const client = world.client(address);
+  world.capstan('worker', ['worker', '--join', address, '--data', world.folder()]);
   const id = await until('the next one leads', () => client.submit({ tasks: [sleep('a', 1)] }).catch(() => undefined));
   assert.equal((await client.end(id)).state, 'QUERY_STATE_SUCCEEDED');
   assert.equal((await fetch(`http://${http.replace(/^http:\/\//, '')}/healthz`)).status, 200);
