@@ -35,7 +35,7 @@ static void write_hive_types(struct buf *sql, const struct scan *scan)
         }
         buf_text(sql, is_first ? ", hive_types = {" : ", ");
         is_first = false;
-        sql_write_text(sql, scan->names[column], strlen(scan->names[column]));
+        sql_write_text(sql, key, n); /* DuckDB wants it in the letters of the folder */
         buf_text(sql, ": ");
         type_write(sql, scan->types[column]);
     }

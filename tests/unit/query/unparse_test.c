@@ -152,7 +152,7 @@ TEST(hive_partitions_keep_the_types_that_all_values_had)
     const char *files[] = {"data/A=5/x=1/part.parquet"};
     struct plan_node *node = parquet(files, 1);
     node->as.scan->has_hive_partitioning = true;
-    CHECK(strstr(sql_of(node), "hive_partitioning = true, hive_types = {'a': INTEGER})") != NULL);
+    CHECK(strstr(sql_of(node), "hive_partitioning = true, hive_types = {'A': INTEGER})") != NULL);
     done();
 }
 
