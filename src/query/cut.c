@@ -18,6 +18,7 @@
 /* What the plan reads. */
 struct input_total {
     const struct split_catalog *catalog;
+    struct arena *arena;
     uint32_t n_scans; /* of files */
     uint64_t bytes;
     uint64_t bytes_max;   /* of the largest scan */
@@ -37,9 +38,10 @@ static bool names_file(const struct scan *scan)
 
 /*
  * Tasks read their files by name, and know their rows by number. A name that DuckDB takes for a pattern means other files
- * than the one that it found, and a column of the file's own hides DuckDB's number. NULL: neither is so.
+ * than the one that it found, and a column of the file's own hides DuckDB's number. And by one file alone, DuckDB takes what
+ * that one says of a column's values, also if these are not the file's (split_types.c). NULL: nothing is so.
  */
-static const char *find_unfit(const struct split_catalog *catalog, const struct scan *scan)
+static const char *find_unfit(const struct split_catalog *catalog, const struct scan *scan, struct arena *arena)
 {
     bool is_pattern = false;
     bool hides_rows = false;
@@ -62,6 +64,10 @@ static const char *find_unfit(const struct split_catalog *catalog, const struct 
             return "a file has a column called filename or file_index, and the query asks DuckDB for that";
         }
     }
+    if (scan->hive_column != NULL) {
+        return arena_format(arena, "the column %.100s comes from the names of folders, and the files have it, too",
+                            scan->hive_column);
+    }
     for (uint32_t i = 0; scan->source == SCAN_STAND_IN && i < scan->n_other_files; i++) {
         is_pattern = is_pattern || sql_is_pattern(scan->other_files[i].path);
     }
@@ -72,7 +78,7 @@ static bool add_scan(struct plan_node *node, void *context)
 {
     struct input_total *total = context;
     if (node->kind == NODE_SCAN && total->unfit == NULL) {
-        total->unfit = find_unfit(total->catalog, node->as.scan);
+        total->unfit = find_unfit(total->catalog, node->as.scan, total->arena);
     }
     if (node->kind == NODE_SCAN && node->as.scan->source == SCAN_PARQUET) {
         uint64_t bytes = split_total_of(total->catalog, node->as.scan).bytes;
@@ -197,6 +203,7 @@ static const char *reason_for_one_task(const struct plan *plan, const struct cut
         return plan->unsupported;
     }
     total->catalog = options->catalog;
+    total->arena = arena;
     plan_visit(plan->root, add_scan, total);
     if (total->n_scans == 0 && !total->has_other_files) {
         return "it reads no files";

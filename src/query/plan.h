@@ -489,6 +489,7 @@ struct scan {
     const char *mixed_column; /* NULL, or one with a condition, and of another type in some files (split_types_load) */
     bool has_kinds;           /* its files differ in their columns, or in the places or types of these (likewise) */
     bool is_retyped;         /* its files, read together, have other types than the plan, or lack a column (likewise) */
+    const char *hive_column; /* NULL, or one of folders that is read, and is in the files, too (likewise) */
     const char *from;        /* SCAN_STAND_IN, SCAN_FUNCTION */
     bool has_ordinality;     /* SCAN_FUNCTION: WITH ORDINALITY */
     const char *shared_call; /* SCAN_STAND_IN: NULL, or the files can be shared out (split_others_load) */

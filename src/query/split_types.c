@@ -10,6 +10,9 @@
  *
  * The file that has said what the types are may be one that DuckDB has left out. Who reads the others together has other types
  * then, or lacks a column; who reads files of one kind only, and casts, has not.
+ *
+ * And a column of the names of folders may be in the files, too. The folder's value counts, but DuckDB 1.5.6 takes the file's
+ * statistics for it in a scan of a single file, as most tasks have one, and then conditions for always true, or groups for few.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +214,25 @@ static bool is_in_path(const struct scan *scan, const char *name)
     return false;
 }
 
+/* A column of the path that is read, and that the files have, too, or may have; NULL: there is none. */
+static const char *find_hive(const struct type_loader *l, const struct kinds *kinds)
+{
+    const struct scan *scan = l->scan;
+    for (uint32_t i = 0; i < scan->n_names; i++) {
+        if (!l->is_read[i] || !is_in_path(scan, scan->names[i])) {
+            continue;
+        }
+        bool is_there = kinds->n > KINDS_MAX;
+        for (uint32_t k = 0; k < kinds->n && !is_there; k++) {
+            is_there = type_in(kinds->list[k], scan->names[i]) != NULL;
+        }
+        if (is_there) {
+            return scan->names[i];
+        }
+    }
+    return NULL;
+}
+
 /* Columns that were asked for, and are in no file. */
 static bool is_of_duckdb(const struct scan *scan, const char *name)
 {
@@ -388,6 +410,7 @@ static bool look_at_scan(struct plan_node *node, void *context)
         l->scan->mixed_column = find_mixed(l, &kinds);
         l->scan->has_kinds = kinds.n > 1;
         l->scan->is_retyped = find_retyped(l, &kinds);
+        l->scan->hive_column = find_hive(l, &kinds);
     }
     return l->err == ERR_OK;
 }

@@ -13,6 +13,9 @@ SELECT cls, count(*), max(k) FROM '{ugly}/local.duckdb' GROUP BY cls;
 -- name: file-with-row-numbers-of-its-own
 SELECT k % 10 AS m, sum(file_row_number), count(*) FROM '{ugly}/numbered.parquet' GROUP BY m;
 
+-- name: file-with-column-of-its-folder
+SELECT cls, count(*), max(k) FROM '{ugly}/by-class/*/*.parquet' GROUP BY cls;
+
 -- name: rows-in-correlated-subquery
 SELECT d.name, (d.cls, d.k) IN (SELECT (f.small, f.unsig) FROM facts f WHERE f.k = d.k) AS x FROM dims d;
 

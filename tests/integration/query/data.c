@@ -69,7 +69,10 @@ static const char *generate(struct duck_connection *connection, const char *name
     return path;
 }
 
-/* Files of which nobody can read a share, for fallback.sql: encrypted, a database, and one with a column of our own. */
+/*
+ * Files of which nobody can read a share, for fallback.sql: encrypted, a database, one with a column of our own, and some with
+ * the column of their folders.
+ */
 static void make_odd_files(struct duck_connection *connection)
 {
     const char *ugly = data.ugly;
@@ -83,6 +86,10 @@ static void make_odd_files(struct duck_connection *connection)
                      ugly));
     run(connection,
         arena_format(&arena, "COPY (SELECT k, k + 1 AS file_row_number FROM dims) TO '%s/numbered.parquet'", ugly));
+    run(connection, arena_format(&arena,
+                                 "COPY (SELECT cls, k FROM dims) TO '%s/by-class' (FORMAT parquet, PARTITION_BY (cls), "
+                                 "WRITE_PARTITION_COLUMNS true)",
+                                 ugly));
 }
 
 static void name_tables(void)

@@ -1,9 +1,11 @@
 /*
  * Folders by a value, of which a condition leaves out the one whose file has said what the types are: DuckDB still reads the
- * others as that one would have it. And columns that only such files have.
+ * others as that one would have it. And columns that only such files have, or that are in the names of folders and in their
+ * files.
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/limits.h"
 #include "query/data.h"
@@ -96,18 +98,103 @@ static void compare(struct runner *runner, const char *text, bool is_single)
     table_deinit(&expected);
 }
 
+static void make_file(struct runner *runner, const char *sql)
+{
+    struct error e = {0};
+    enum err err = duck_run(runner->connection, test_fill_in(sql), &e);
+    CHECK_STR(e.message, "");
+    CHECK_ERR(err, ERR_OK);
+}
+
 TEST(types_are_those_of_a_file_that_is_left_out)
 {
     struct runner runner = {0};
     struct error e = {0};
     CHECK_ERR(runner_open(&runner, &e), ERR_OK);
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        enum err err = duck_run(runner.connection, test_fill_in(files[i]), &e);
-        CHECK_STR(e.message, "");
-        CHECK_ERR(err, ERR_OK);
+        make_file(&runner, files[i]);
     }
     for (size_t i = 0; i < ARRAY_LEN(queries); i++) {
         compare(&runner, queries[i].sql, queries[i].is_single);
+    }
+    runner_close(&runner);
+}
+
+/*
+ * Folders by a value of a column that the files have, too, with other values. The folder's name counts; but DuckDB 1.5.6 takes
+ * the statistics of the file's column for it where it reads a single file, as most tasks would.
+ */
+#define TWICE(folder, value)                                                                                           \
+    {                                                                                                                  \
+        folder, "COPY (SELECT i AS id, i % 7 AS v, " value " FROM range(3000) r(i)) TO '{ugly}/" folder                \
+                "/f.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)"                                                    \
+    }
+
+static const struct {
+    const char *folder;
+    const char *copy; /* NULL: the folder only has others */
+} twice[] = {
+    {"twice-date", NULL},
+    TWICE("twice-date/k=1", "DATE '2020-01-01' AS k"),
+    TWICE("twice-date/k=2", "DATE '2020-01-02' AS k"),
+    {"twice-number", NULL},
+    TWICE("twice-number/K=1", "99 AS k"),
+    TWICE("twice-number/K=2", "98 AS k"),
+    {"twice-month", NULL},
+    TWICE("twice-month/month=2026-01", "i::INTEGER AS month"),
+    TWICE("twice-month/month=2026-02", "i::INTEGER AS month"),
+    {"twice-some", NULL},
+    TWICE("twice-some/k=1", "i AS more"),
+    TWICE("twice-some/k=2", "98 AS k"),
+    {"twice-once", NULL},
+    TWICE("twice-once/k=1", "{'k': 99} AS s"),
+    TWICE("twice-once/k=2", "{'k': 98} AS s"),
+};
+
+#define TD "'{ugly}/twice-date/*/*.parquet'"
+#define TN "read_parquet('{ugly}/twice-number/*/*.parquet', hive_partitioning = true)"
+#define TM "'{ugly}/twice-month/*/*.parquet'"
+#define TS "read_parquet('{ugly}/twice-some/*/*.parquet', union_by_name = true)"
+#define TO "'{ugly}/twice-once/*/*.parquet'"
+
+TEST(a_column_of_folders_that_is_in_their_files_too_is_left_to_one_task)
+{
+    static const struct {
+        const char *sql;
+        bool is_single;
+    } cases[] = {
+        {"SELECT max(k), min(k) FROM " TD " WHERE k < 5 OR v = 9", true},
+        {"SELECT k + v AS x, count(*) FROM " TD " GROUP BY x", true},
+        {"SELECT count(*), min(k) FROM " TD " WHERE k >= 2", true}, /* DuckDB leaves out a file */
+        {"SELECT CASE WHEN k < 50 THEN 'a' ELSE 'b' END AS x, count(*) FROM " TN " GROUP BY x", true},
+        {"SELECT count(*) FROM " TN " WHERE k + v < 50", true},
+        {"SELECT l.t, max(n.k) FROM " TN " n JOIN '{ugly}/twice-large.parquet' l ON n.id = l.k GROUP BY l.t", true},
+        {"SELECT count(*) FROM " TM " WHERE month = '2026-01' OR v = 99", true},
+        {"SELECT k, count(*), sum(v), count(more) FROM " TS " GROUP BY ALL", true},
+        {"SELECT max(k) FROM " TN, true},
+        {"SELECT v, count(*), sum(id) FROM " TN " GROUP BY v", false}, /* nobody asks for it */
+        {"SELECT count(*), sum(id) FROM " TD " WHERE k = 1 AND v > 2", false},
+        {"SELECT count(*), sum(id) FROM read_parquet('{ugly}/twice-number/*/*.parquet', hive_partitioning = false) "
+         "WHERE k + v < 101",
+         false},
+        {"SELECT k, s.k AS x, count(*), sum(v) FROM " TO " GROUP BY ALL", false}, /* it has another place */
+    };
+    struct runner runner = {0};
+    struct error e = {0};
+    CHECK_ERR(runner_open(&runner, &e), ERR_OK);
+    for (size_t i = 0; i < ARRAY_LEN(twice); i++) {
+        const char *folder = test_fill_in("{ugly}/");
+        char path[500];
+        snprintf(path, sizeof path, "%s%s", folder, twice[i].folder);
+        CHECK_INT(mkdir(path, 0700), 0);
+        if (twice[i].copy != NULL) {
+            make_file(&runner, twice[i].copy);
+        }
+    }
+    make_file(&runner, "COPY (SELECT i AS k, i % 10 AS t FROM range(20000) r(i)) TO '{ugly}/twice-large.parquet' "
+                       "(ROW_GROUP_SIZE 2048)");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        compare(&runner, cases[i].sql, cases[i].is_single);
     }
     runner_close(&runner);
 }
