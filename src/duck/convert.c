@@ -86,6 +86,17 @@ static bool do_members_fit(const struct ArrowSchema *schema, duckdb_vector vecto
     return do_fit;
 }
 
+/* Lists, also as views, and maps: all that DuckDB has as a LIST. */
+static bool is_list(const char *format)
+{
+    static const char *const formats[] = {"+l", "+L", "+vl", "+vL", "+m"};
+    size_t i = 0;
+    while (i < ARRAY_LEN(formats) && strcmp(format, formats[i]) != 0) {
+        i++;
+    }
+    return i < ARRAY_LEN(formats);
+}
+
 static bool do_values_fit(const struct ArrowSchema *schema, duckdb_vector vector, idx_t n)
 {
     if (strcmp(schema->format, INTERVAL_FORMAT) == 0) {
@@ -98,7 +109,7 @@ static bool do_values_fit(const struct ArrowSchema *schema, duckdb_vector vector
         idx_t n_each = (idx_t)strtoull(schema->format + 3, NULL, 10);
         return do_values_fit(schema->children[0], duck__api.array_vector_get_child(vector), n * n_each);
     }
-    if (schema->n_children == 1 && strchr("lLm", schema->format[1]) != NULL) {
+    if (schema->n_children == 1 && is_list(schema->format)) {
         return do_values_fit(schema->children[0], duck__api.list_vector_get_child(vector),
                              duck__api.list_vector_get_size(vector));
     }

@@ -1,5 +1,6 @@
 /* Results as Arrow, and Arrow streams as tables. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -398,5 +399,43 @@ TEST(a_stand_in_has_columns_and_no_rows)
     CHECK_ERR(duck_add_source(f.connection, "s2", "'no/such.csv'", 1, &e), ERR_NOT_FOUND);
     duck_forget_sources(f.connection);
     CHECK_ERR(duck_run(f.connection, "FROM capstan_source('s1')", &e), ERR_INVALID);
+    fixture_close(&f);
+}
+
+/* Nobody has the setting on; a statement of a task might. */
+TEST(intervals_inside_of_list_views_are_looked_at_too)
+{
+    static const struct {
+        const char *sql;
+        const char *format;
+        enum err expected;
+    } cases[] = {
+        {"SELECT [to_microseconds(2305843009213693952)] AS x", "+v", ERR_INVALID},
+        {"SELECT [[to_days(1)], [to_microseconds(2305843009213693952)]] AS x FROM range(3000)", "+v", ERR_INVALID},
+        {"SELECT {'a': [-to_hours(2562048)]} AS x", "+s", ERR_INVALID},
+        {"SELECT MAP {1: [to_microseconds(2305843009213693952)]} AS x", "+m", ERR_INVALID},
+        {"SELECT [to_days(1), to_microseconds(5)] AS x FROM range(3000)", "+v", ERR_OK},
+    };
+    struct fixture f = fixture_open(&defaults);
+    struct error e = {0};
+    CHECK_ERR(duck_run(f.connection, "SET arrow_output_list_view = true; SET arrow_output_version = '1.5'", &e),
+              ERR_OK);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        struct duck_result *result = NULL;
+        struct ArrowArray array = {0};
+        struct ArrowSchema schema = {0};
+        char sql[100];
+        (void)snprintf(sql, sizeof sql, "SET arrow_large_buffer_size = %s", i % 2 == 1 ? "true" : "false");
+        CHECK_ERR(duck_run(f.connection, sql, &e), ERR_OK);
+        CHECK_ERR(duck_query(f.connection, cases[i / 2].sql, &result, &e), ERR_OK);
+        CHECK_ERR(duck_result_schema(result, &schema, &e), ERR_OK);
+        CHECK_MEM(schema.children[0]->format, cases[i / 2].format, 2);
+        schema.release(&schema);
+        CHECK_ERR(duck_result_next(result, &array, &e), cases[i / 2].expected);
+        if (array.release != NULL) {
+            array.release(&array);
+        }
+        duck_result_close(result);
+    }
     fixture_close(&f);
 }
