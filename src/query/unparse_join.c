@@ -383,7 +383,8 @@ static bool write_correlated(struct unparser *u, struct buf *sql, const struct j
     if (condition->comparison == COMPARE_EQUAL) {
         return write_correlated_in(u, sql, joined, marks);
     }
-    if (condition->right->type->child != NULL || condition->right->type->n_fields > 0) {
+    const struct type *type = condition->right->type;
+    if (type->id != TYPE_ENUM && (type->child != NULL || type->n_fields > 0)) {
         return unparse__unsupported(u, "a correlated subquery whose nested values are compared by order");
     }
     return write_correlated_any(u, sql, joined, marks);

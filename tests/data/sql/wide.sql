@@ -740,6 +740,9 @@ SELECT d.k, d.cls < ANY (SELECT f.small FROM facts f WHERE f.k = d.k), d.cls >= 
 -- name: any-unlike-correlated
 SELECT d.k, d.cls <> ANY (SELECT f.small FROM facts f WHERE f.k = d.k AND f.small > 100), d.cls > ALL (SELECT f.small FROM facts f WHERE f.k = d.k) FROM dims d;
 
+-- name: any-enum-correlated
+SELECT d.k, 'mid'::ENUM('low', 'mid', 'high') < ANY (SELECT f.level::ENUM('low', 'mid', 'high') FROM facts f WHERE f.k = d.k) AS a, 'high'::ENUM('low', 'mid', 'high') <> ALL (SELECT f.level::ENUM('low', 'mid', 'high') FROM facts f WHERE f.k = d.k) AS b FROM dims d;
+
 -- name: range-frame-over-difference
 SELECT id, count(*) OVER (PARTITION BY k ORDER BY id - 1 RANGE BETWEEN 100 PRECEDING AND 200 FOLLOWING) FROM facts WHERE id < 3000;
 
