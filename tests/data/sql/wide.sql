@@ -743,6 +743,12 @@ SELECT d.k, d.cls <> ANY (SELECT f.small FROM facts f WHERE f.k = d.k AND f.smal
 -- name: any-enum-correlated
 SELECT d.k, 'mid'::ENUM('low', 'mid', 'high') < ANY (SELECT f.level::ENUM('low', 'mid', 'high') FROM facts f WHERE f.k = d.k) AS a, 'high'::ENUM('low', 'mid', 'high') <> ALL (SELECT f.level::ENUM('low', 'mid', 'high') FROM facts f WHERE f.k = d.k) AS b FROM dims d;
 
+-- name: row-numbers-called-as-duckdb-calls-them
+SELECT count(*), max(delim_index), sum(delim_index) FROM (SELECT row_number() OVER () AS delim_index FROM facts);
+
+-- name: row-numbers-called-as-duckdb-calls-them-correlated
+SELECT t.delim_index AS n, (SELECT count(*) FROM dims d WHERE d.k = t.delim_index) AS c FROM (SELECT row_number() OVER () AS delim_index FROM facts) t WHERE n > 100;
+
 -- name: range-frame-over-difference
 SELECT id, count(*) OVER (PARTITION BY k ORDER BY id - 1 RANGE BETWEEN 100 PRECEDING AND 200 FOLLOWING) FROM facts WHERE id < 3000;
 
