@@ -172,7 +172,7 @@ static bool find_ordered(struct cutter *c, const struct fragment *f, uint32_t co
     const struct scan_column *source = &scan->columns[column];
     *out = (struct ordered_scan){.entry = find_entry(c, scan), .column = source->index};
     if (out->entry == NULL || tells_place(scan) || source->is_virtual != VIRTUAL_NONE || source->n_path > 0 ||
-        !is_whole_number(scan->types[source->index])) {
+        !is_whole_number(scan->types[source->index]) || (scan->is_recast != NULL && scan->is_recast[source->index])) {
         return false;
     }
     const char *name = scan->names[source->index];

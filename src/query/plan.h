@@ -487,6 +487,7 @@ struct scan {
     bool has_file_row_number;    /* as an ordinary column, called file_row_number */
     const char *filename_column; /* as an ordinary column with that name; NULL if not asked for */
     const char *mixed_column; /* NULL, or one with a condition, and of another type in some files (split_types_load) */
+    const bool *is_recast;    /* NULL, or by name: it is read, and of another type in some files (likewise) */
     bool has_kinds;           /* its files differ in their columns, or in the places or types of these (likewise) */
     bool is_retyped;         /* its files, read together, have other types than the plan, or lack a column (likewise) */
     const char *hive_column; /* NULL, or one of folders that is read, and is in the files, too (likewise) */

@@ -313,19 +313,28 @@ static bool is_comparable(const char *a, const char *b)
     return strcmp(a, b) == 0 || (is_whole_number(a) && is_whole_number(b)) || (is_text(a) && is_text(b));
 }
 
-/* A column with a condition that is of another type in some files; NULL: there is none. */
-static const char *find_mixed(const struct type_loader *l, const struct kinds *kinds)
+/* The columns that are read and of another type in some files, so that a condition would mean something else, or may be. */
+static const bool *find_recast(const struct type_loader *l, const struct kinds *kinds)
 {
     const struct scan *scan = l->scan;
     uint32_t n = kinds->n;
+    bool *is_recast = arena_zalloc(l->arena, (scan->n_names + 1) * sizeof *is_recast);
     for (uint32_t i = 0; i < scan->n_names; i++) {
-        bool is_mixed = l->is_filtered[i] && n > KINDS_MAX;
-        for (uint32_t k = 0; k < n && n <= KINDS_MAX && l->is_filtered[i] && l->wanted[i] != NULL; k++) {
+        is_recast[i] = l->is_read[i] && n > KINDS_MAX;
+        for (uint32_t k = 0; k < n && n <= KINDS_MAX && l->wanted[i] != NULL; k++) {
             const char *type = type_in(kinds->list[k], scan->names[i]);
-            is_mixed = is_mixed || (type != NULL && !is_comparable(type, l->wanted[i]));
+            is_recast[i] = is_recast[i] || (type != NULL && !is_comparable(type, l->wanted[i]));
         }
-        if (is_mixed) {
-            return scan->names[i];
+    }
+    return is_recast;
+}
+
+/* One of these that has a condition; NULL: there is none. */
+static const char *find_mixed(const struct type_loader *l)
+{
+    for (uint32_t i = 0; i < l->scan->n_names; i++) {
+        if (l->is_filtered[i] && l->scan->is_recast[i]) {
+            return l->scan->names[i];
         }
     }
     return NULL;
@@ -407,7 +416,8 @@ static bool look_at_scan(struct plan_node *node, void *context)
         find_kinds(l, &kinds);
     }
     if (l->err == ERR_OK) {
-        l->scan->mixed_column = find_mixed(l, &kinds);
+        l->scan->is_recast = find_recast(l, &kinds);
+        l->scan->mixed_column = find_mixed(l);
         l->scan->has_kinds = kinds.n > 1;
         l->scan->is_retyped = find_retyped(l, &kinds);
         l->scan->hive_column = find_hive(l, &kinds);

@@ -19,7 +19,7 @@ struct split_types;
 struct split_types *split_types_new(void);
 void split_types_free(struct split_types *types); /* NULL ok */
 
-/* Sets `mixed_column`, `has_kinds`, `is_retyped` and `hive_column` of all scans of Parquet files. Errors as planner_rows. */
+/* Sets `mixed_column`, `is_recast`, `has_kinds`, `is_retyped` and `hive_column` of all scans of Parquet files. Errors as planner_rows. */
 MUST_USE enum err split_types_load(struct planner *planner, struct split_types *types, struct plan_node *root,
                                    const struct split_catalog *catalog, struct arena *arena, struct error *e);
 

@@ -43,6 +43,11 @@ static const char *const files[] = {
     COPY_TO("SELECT i AS k, i AS b, i % 3 AS g FROM range(0, 8192) r(i)", "range-t0.parquet"),
     COPY_TO("SELECT i AS k, i::INTEGER AS b, i % 3 AS g FROM range(8192, 12288) r(i)", "range-t1.parquet"),
     COPY_TO("SELECT i AS k, i * 10000000000 AS b, i % 3 AS g FROM range(12288, 16384) r(i)", "range-t2.parquet"),
+    /* The type of a file without rows, which is the first. */
+    COPY_TO("SELECT 0::INTEGER AS k, 0::BIGINT AS b WHERE false", "range-x0.parquet"),
+    COPY_TO("SELECT DATE '2020-01-01' + i::INTEGER AS k, i AS b FROM range(10000) r(i)", "range-x1.parquet"),
+    COPY_TO("SELECT 0::INTEGER AS k, 0::BIGINT AS b WHERE false", "range-y0.parquet"),
+    COPY_TO("SELECT i AS k, i AS b FROM range(10000) r(i)", "range-y1.parquet"),
     /* Types in which conditions mean something else, and in which they do not. */
     COPY_TO(
         TYPES("DATE '2020-01-01' + (i % 9)::INTEGER", "i % 5", "(i % 30)::VARCHAR", "{'a': i % 3}", "(i % 5)::INTEGER"),
@@ -194,6 +199,25 @@ TEST(files_whose_columns_differ_are_read_as_the_first_one_says)
                  names[i]);
         (void)compare(&runner, sql);
     }
+    runner_close(&runner);
+}
+
+TEST(files_whose_types_cannot_be_cast_fail_by_the_cast_and_not_by_a_range)
+{
+    static const char sql[] = "SELECT k, count(*) FROM '{ugly}/range-x*.parquet' GROUP BY k";
+    struct runner runner = open_runner();
+    struct error e = {0};
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct table actual = {0};
+        struct run_facts facts;
+        CHECK(run_cut(&runner, test_fill_in(sql), &ways[i], &actual, &facts, &e) != ERR_OK);
+        if (strstr(e.message, "Unimplemented type for cast (DATE -> INTEGER)") == NULL) {
+            fprintf(stderr, "way %zu: %s\n", i, e.message);
+            CHECK(false);
+        }
+    }
+    /* Whole numbers may be of any width. */
+    CHECK_UINT(compare(&runner, "SELECT k, count(*) FROM '{ugly}/range-y*.parquet' GROUP BY k"), 1);
     runner_close(&runner);
 }
 
