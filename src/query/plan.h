@@ -471,7 +471,7 @@ struct scan {
     const char *function; /* read_parquet, range, … */
     uint32_t n_names;
     const char **names;        /* of all columns of the source */
-    const struct type **types; /* likewise */
+    const struct type **types; /* likewise; TYPE_OTHER if it is not known, and nobody reads the column */
     uint32_t n_columns;
     const struct scan_column *columns; /* the output */
     uint32_t n_filters;

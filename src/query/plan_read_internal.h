@@ -33,6 +33,7 @@ struct plan_reader {
     /* The delim joins whose other side is being read, innermost last. */
     uint32_t open_delims[LIMIT_PLAN_DEPTH];
     uint32_t n_open_delims;
+    const struct json *source_types; /* of the scan that is being read */
 };
 
 /*

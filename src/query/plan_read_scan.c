@@ -23,8 +23,41 @@ static const struct {
 
 #define NO_ORDINALITY UINT64_MAX
 
+/*
+ * The types of all columns of a source. What is not known does not matter in a column that nobody reads: there it is
+ * TYPE_OTHER, and an error only in find_column.
+ */
+static bool read_types(struct plan_reader *r, struct scan *scan)
+{
+    size_t n = json_count(r->source_types);
+    if (n > LIMIT_PLAN_ITEMS) {
+        (void)plan__malformed(r, "a list of types");
+        return false;
+    }
+    scan->types = arena_zalloc(r->arena, n * sizeof(*scan->types));
+    scan->n_names = (uint32_t)n;
+    struct error *e = r->e;
+    for (size_t i = 0; i < n && r->err == ERR_OK; i++) {
+        struct error why = {0};
+        r->e = &why;
+        scan->types[i] = plan__type(r, json_at(r->source_types, i));
+        r->e = e;
+        if (r->err == ERR_PRECONDITION && r->n_items < LIMIT_PLAN_ITEMS) {
+            scan->types[i] = type_plain(TYPE_OTHER);
+            r->err = ERR_OK;
+        } else if (r->err != ERR_OK) {
+            (void)error_set(e, r->err, "%s", why.message);
+        }
+    }
+    return r->err == ERR_OK;
+}
+
 static bool find_column(struct plan_reader *r, const struct scan *scan, uint64_t index, struct scan_column *out)
 {
+    if (index < scan->n_names && scan->types[index]->id == TYPE_OTHER) {
+        (void)plan__type(r, json_at(r->source_types, index)); /* which says why */
+        return false;
+    }
     if (index < scan->n_names) {
         *out = (struct scan_column){.index = (uint32_t)index, .type = scan->types[index]};
         return true;
@@ -491,8 +524,8 @@ bool plan__scan(struct plan_reader *r, const struct json *json, const struct rel
     struct scan *scan = arena_zalloc(r->arena, sizeof(*scan));
     scan->function = plan__text(r, json, "name");
     scan->table_index = plan__u32(r, json, "table_index");
-    scan->types = plan__types(r, json_get(json, "returned_types"), &scan->n_names);
-    if (r->err != ERR_OK) {
+    r->source_types = json_get(json, "returned_types");
+    if (r->err != ERR_OK || !read_types(r, scan)) {
         return false;
     }
     scan->names = read_names(r, json_get(json, "names"), scan->n_names);

@@ -433,7 +433,12 @@ static enum err read_metadata(struct planner *planner, const char *list, struct 
             list);
         err = planner_rows(planner, sql.data, add_group, l, e);
     }
-    if (err == ERR_OK) { /* types as DuckDB has them: decimals of one width may differ in their scales */
+    /*
+     * Types as DuckDB has them: decimals of one width may differ in their scales. A column of bytes is a GEOMETRY if the file's
+     * own metadata say so ("geo"), which are not looked at: DuckDB casts neither to the other, so who takes one for the other
+     * has an error, and no rows.
+     */
+    if (err == ERR_OK) {
         buf_reset(&sql);
         buf_format(
             &sql,

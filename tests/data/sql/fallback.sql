@@ -49,5 +49,14 @@ SELECT count(DISTINCT x) FROM (SELECT stats(id) AS x FROM facts);
 -- name: vector-type
 SELECT count(DISTINCT x) FROM (SELECT vector_type(id) AS x FROM facts);
 
+-- name: geometry-of-files
+SELECT v, max(ST_AsText(g)) FROM '{ugly}/places.parquet' GROUP BY v;
+
+-- name: geometry-of-files-in-a-condition
+SELECT v, count(*) FROM '{ugly}/places.parquet' WHERE ST_AsText(g) LIKE '%7%' GROUP BY v;
+
+-- name: variant-of-files
+SELECT v, max(w::BIGINT) FROM '{ugly}/places.parquet' GROUP BY v;
+
 -- name: geometry
 SELECT count(DISTINCT ('POINT(' || (k // 10) || repeat(' ', (k % 3 + 1)::INTEGER) || '2)')::GEOMETRY) FROM facts WHERE k BETWEEN 1 AND 2000;

@@ -749,6 +749,15 @@ SELECT count(*), max(delim_index), sum(delim_index) FROM (SELECT row_number() OV
 -- name: row-numbers-called-as-duckdb-calls-them-correlated
 SELECT t.delim_index AS n, (SELECT count(*) FROM dims d WHERE d.k = t.delim_index) AS c FROM (SELECT row_number() OVER () AS delim_index FROM facts) t WHERE n > 100;
 
+-- name: geometry-that-nobody-reads
+SELECT v, count(*), sum(id), min(n) FROM '{ugly}/places.parquet' WHERE id % 5 > 0 GROUP BY v;
+
+-- name: geometry-that-nobody-reads-by-name
+SELECT v, cls, count(*), sum(id), max(k) FROM read_parquet(['{ugly}/places.parquet', '{ugly}/dims-*.parquet'], union_by_name = true) GROUP BY ALL;
+
+-- name: geometry-that-nobody-reads-joined
+SELECT p.id, p.n, d.name FROM '{ugly}/places.parquet' p JOIN dims d ON p.id = d.k WHERE p.v < 5;
+
 -- name: range-frame-over-difference
 SELECT id, count(*) OVER (PARTITION BY k ORDER BY id - 1 RANGE BETWEEN 100 PRECEDING AND 200 FOLLOWING) FROM facts WHERE id < 3000;
 

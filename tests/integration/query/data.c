@@ -70,8 +70,8 @@ static const char *generate(struct duck_connection *connection, const char *name
 }
 
 /*
- * Files of which nobody can read a share, for fallback.sql: encrypted, a database, one with a column of our own, and some with
- * the column of their folders.
+ * Files of which nobody can read a share, for fallback.sql: encrypted, a database, one with a column of our own, some with the
+ * column of their folders; and one with a GEOMETRY and a VARIANT.
  */
 static void make_odd_files(struct duck_connection *connection)
 {
@@ -86,6 +86,11 @@ static void make_odd_files(struct duck_connection *connection)
                      ugly));
     run(connection,
         arena_format(&arena, "COPY (SELECT k, k + 1 AS file_row_number FROM dims) TO '%s/numbered.parquet'", ugly));
+    run(connection,
+        arena_format(&arena,
+                     "COPY (SELECT i AS id, i %% 7 AS v, ('POINT(' || i || ' 2)')::GEOMETRY AS g, 'n' || i "
+                     "AS n, i::VARIANT AS w FROM range(9000) r(i)) TO '%s/places.parquet' (ROW_GROUP_SIZE 2048)",
+                     ugly));
     run(connection, arena_format(&arena,
                                  "COPY (SELECT cls, k FROM dims) TO '%s/by-class' (FORMAT parquet, PARTITION_BY (cls), "
                                  "WRITE_PARTITION_COLUMNS true)",
