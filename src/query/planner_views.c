@@ -89,7 +89,7 @@ static bool is_asked_for(const struct planning *p, const struct planner_view *vi
         bool has_stand_in = false;
         is_asked_for = strcasecmp(p->tables[i].name, view->name) == 0 &&
                        planner__write_source(&source, &p->tables[i], &has_stand_in, NULL) == ERR_OK &&
-                       strcmp(source.data, view->source) == 0;
+                       source.data != NULL && strcmp(source.data, view->source) == 0;
         buf_deinit(&source);
     }
     return is_asked_for;
