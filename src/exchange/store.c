@@ -42,6 +42,56 @@ static bool has_key(const void *value, const void *key)
     return memcmp(&output->key, key, sizeof(output->key)) == 0;
 }
 
+/* ---- jobs ---- */
+
+static uint64_t job_hash(const struct exchange_store *store, const char *id)
+{
+    return siphash(&store->hash_key, id, strlen(id));
+}
+
+static bool has_id(const void *value, const void *id)
+{
+    return strcmp(((const struct store__job *)value)->id, id) == 0;
+}
+
+static struct store__job *find_job_locked(const struct exchange_store *store, const char *id)
+{
+    return map_get(&store->jobs, job_hash(store, id), has_id, id);
+}
+
+static void enter_job_locked(struct exchange_output *output)
+{
+    struct exchange_store *store = output->store;
+    struct store__job *job = find_job_locked(store, output->key.job);
+    if (job == NULL) {
+        job = mem_calloc(1, sizeof(*job));
+        memcpy(job->id, output->key.job, sizeof(job->id));
+        list_init(&job->outputs);
+        list_push_back(&store->in_jobs, &job->link);
+        map_put(&store->jobs, job_hash(store, job->id), job);
+    }
+    output->job = job;
+    list_push_back(&job->outputs, &output->in_job);
+}
+
+/* Frees the job if that was its last output. */
+static void leave_job_locked(struct exchange_output *output)
+{
+    struct store__job *job = output->job;
+    if (job == NULL) {
+        return;
+    }
+    output->job = NULL;
+    list_remove(&output->in_job);
+    if (list_is_empty(&job->outputs)) {
+        map_take_value(&output->store->jobs, job_hash(output->store, job->id), job);
+        list_remove(&job->link);
+        mem_free(job);
+    }
+}
+
+/* ---- outputs in the table ---- */
+
 struct exchange_output *store__find(struct exchange_store *store, const struct exchange_key *key)
 {
     pthread_mutex_lock(&store->lock);
@@ -62,6 +112,7 @@ enum err store__add(struct exchange_store *store, struct exchange_output *output
     if (!exists) {
         map_put(&store->outputs, hash, output);
         list_push_back(&store->list, &output->link);
+        enter_job_locked(output);
         output->number = ++store->last_number;
         store__output_ref(output);
     }
@@ -78,6 +129,7 @@ static bool take_out(struct exchange_output *output)
     pthread_mutex_lock(&store->lock);
     bool was_in = map_take_value(&store->outputs, hash_of(store, &output->key), output) != NULL;
     list_remove(&output->link);
+    leave_job_locked(output);
     pthread_mutex_unlock(&store->lock);
     return was_in;
 }
@@ -288,6 +340,8 @@ enum err exchange_store_open(const struct exchange_store_options *options, struc
     random_bytes(&store->hash_key, sizeof(store->hash_key));
     pthread_mutex_init(&store->lock, NULL);
     list_init(&store->list);
+    list_init(&store->settled);
+    list_init(&store->in_jobs);
     enum err err = store__scan(store, e);
     if (err != ERR_OK) {
         exchange_store_close(store);
@@ -317,47 +371,41 @@ uint64_t exchange_store_number(struct exchange_store *store)
     return number;
 }
 
-/* Which outputs are meant: of one kind, of one job unless that is NULL, and not newer than that. */
-struct choice {
-    enum exchange_kind kind;
-    const char *job;
-    uint64_t number;
+/* Outputs, each with a reference. */
+struct chosen {
+    struct exchange_output **items;
+    uint32_t n;
+    uint32_t cap;
 };
 
-static bool is_chosen(const struct exchange_output *output, const struct choice *choice)
+static void choose(struct chosen *chosen, struct exchange_output *output)
 {
-    return output->kind == choice->kind && (choice->job == NULL || strcmp(output->key.job, choice->job) == 0) &&
-           output->number <= choice->number;
+    chosen->items = mem_grow((void *)chosen->items, &chosen->cap, chosen->n + 1, sizeof(struct exchange_output *));
+    chosen->items[chosen->n++] = store__output_ref(output);
 }
 
-/* Each with a reference. The caller frees the array. */
-static struct exchange_output **collect(struct exchange_store *store, const struct choice *choice, uint32_t *out_n)
+static void choose_results(struct chosen *chosen, const struct list *list)
 {
-    struct exchange_output **outputs = NULL;
-    uint32_t cap = 0;
-    uint32_t n = 0;
-    pthread_mutex_lock(&store->lock);
-    LIST_EACH(node, &store->list) {
+    LIST_EACH(node, list) {
         struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
-        if (is_chosen(output, choice)) {
-            outputs = mem_grow((void *)outputs, &cap, n + 1, sizeof(struct exchange_output *));
-            outputs[n++] = store__output_ref(output);
+        if (output->kind == EXCHANGE_KIND_RESULT) {
+            choose(chosen, output);
         }
     }
-    pthread_mutex_unlock(&store->lock);
-    *out_n = n;
-    return outputs;
 }
 
-static void drop_all(struct exchange_store *store, const struct choice *choice)
+static void close_all(const struct list *list)
 {
-    uint32_t n = 0;
-    struct exchange_output **outputs = collect(store, choice, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        store__drop(outputs[i]);
-        store__output_unref(outputs[i]);
+    while (!list_is_empty(list)) {
+        struct exchange_output *output = CONTAINER_OF(list_first(list), struct exchange_output, link);
+        store__output_ref(output);
+        if (output->kind == EXCHANGE_KIND_SHUFFLE) {
+            store__drop(output); /* its file, too */
+        } else if (take_out(output)) {
+            store__output_unref(output);
+        }
+        store__output_unref(output);
     }
-    mem_free((void *)outputs);
 }
 
 void exchange_store_close(struct exchange_store *store)
@@ -365,14 +413,10 @@ void exchange_store_close(struct exchange_store *store)
     if (store == NULL) {
         return;
     }
-    drop_all(store, &(struct choice){EXCHANGE_KIND_SHUFFLE, NULL, EXCHANGE_ALL_NUMBERS});
-    while (!list_is_empty(&store->list)) {
-        struct exchange_output *output = CONTAINER_OF(list_first(&store->list), struct exchange_output, link);
-        bool was_in = take_out(output);
-        ASSERT(was_in);
-        store__output_unref(output);
-    }
+    close_all(&store->list);
+    close_all(&store->settled);
     map_deinit(&store->outputs);
+    map_deinit(&store->jobs);
     pthread_mutex_destroy(&store->lock);
     mem_free(store->shuffle_folder);
     mem_free(store->result_folder);
@@ -394,26 +438,34 @@ uint64_t exchange_store_file_bytes(struct exchange_store *store)
     return atomic_load(&store->file_bytes);
 }
 
-/* From now on nobody waits for the end of their job. */
-static void settle(struct exchange_store *store, const struct choice *choice)
+void exchange_store_end_job(struct exchange_store *store, const char *job_id, bool has_failed, uint64_t number)
 {
+    struct chosen drops = {0};
+    struct chosen settles = {0};
     pthread_mutex_lock(&store->lock);
-    LIST_EACH(node, &store->list) {
-        struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
-        output->is_settled = output->is_settled || is_chosen(output, choice);
+    const struct store__job *job = find_job_locked(store, job_id);
+    for (struct list *at = job == NULL ? NULL : list_first(&job->outputs); at != NULL;
+         at = list_next(&job->outputs, at)) {
+        struct exchange_output *output = CONTAINER_OF(at, struct exchange_output, in_job);
+        if (output->number <= number) {
+            choose(output->kind == EXCHANGE_KIND_SHUFFLE || has_failed ? &drops : &settles, output);
+        }
+    }
+    for (uint32_t i = 0; i < settles.n; i++) { /* from now on nobody waits for the end of their job */
+        leave_job_locked(settles.items[i]);
+        list_remove(&settles.items[i]->link);
+        list_push_back(&store->settled, &settles.items[i]->link);
     }
     pthread_mutex_unlock(&store->lock);
-}
-
-void exchange_store_end_job(struct exchange_store *store, const char *job, bool has_failed, uint64_t number)
-{
-    struct choice results = {EXCHANGE_KIND_RESULT, job, number};
-    drop_all(store, &(struct choice){EXCHANGE_KIND_SHUFFLE, job, number});
-    if (has_failed) {
-        drop_all(store, &results);
-    } else {
-        settle(store, &results);
+    for (uint32_t i = 0; i < drops.n; i++) {
+        store__drop(drops.items[i]);
+        store__output_unref(drops.items[i]);
     }
+    for (uint32_t i = 0; i < settles.n; i++) {
+        store__output_unref(settles.items[i]);
+    }
+    mem_free((void *)drops.items);
+    mem_free((void *)settles.items);
 }
 
 void exchange_store_drop(struct exchange_store *store, const struct exchange_key *key)
@@ -427,51 +479,37 @@ void exchange_store_drop(struct exchange_store *store, const struct exchange_key
 
 uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_ms)
 {
-    uint32_t n = 0;
+    struct chosen results = {0};
     uint32_t n_dropped = 0;
-    struct choice results = {EXCHANGE_KIND_RESULT, NULL, EXCHANGE_ALL_NUMBERS};
-    struct exchange_output **outputs = collect(store, &results, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&outputs[i]->lock);
-        bool is_old = outputs[i]->is_finished && outputs[i]->finished_wall_ms < wall_ms;
-        pthread_mutex_unlock(&outputs[i]->lock);
+    pthread_mutex_lock(&store->lock);
+    choose_results(&results, &store->settled);
+    choose_results(&results, &store->list);
+    pthread_mutex_unlock(&store->lock);
+    for (uint32_t i = 0; i < results.n; i++) {
+        struct exchange_output *output = results.items[i];
+        pthread_mutex_lock(&output->lock);
+        bool is_old = output->is_finished && output->finished_wall_ms < wall_ms;
+        pthread_mutex_unlock(&output->lock);
         if (is_old) {
-            store__drop(outputs[i]);
+            store__drop(output);
             n_dropped++;
         }
-        store__output_unref(outputs[i]);
+        store__output_unref(output);
     }
-    mem_free((void *)outputs);
+    mem_free((void *)results.items);
     return n_dropped;
-}
-
-static bool has_job(const void *value, const void *job)
-{
-    const struct exchange_output *output = value;
-    return strcmp(output->key.job, job) == 0;
 }
 
 char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n)
 {
-    char **jobs = NULL;
-    uint32_t cap = 0;
     uint32_t n = 0;
-    struct map seen = {0};
     pthread_mutex_lock(&store->lock);
-    LIST_EACH(node, &store->list) {
-        struct exchange_output *output = CONTAINER_OF(node, struct exchange_output, link);
-        struct exchange_key key = {0}; /* only the job counts */
-        memcpy(key.job, output->key.job, sizeof(key.job));
-        uint64_t hash = hash_of(store, &key);
-        bool is_wanted = (output->kind == EXCHANGE_KIND_SHUFFLE || !output->is_settled) && n < max;
-        if (is_wanted && map_get(&seen, hash, has_job, key.job) == NULL) {
-            jobs = mem_grow((void *)jobs, &cap, n + 1, sizeof(char *));
-            jobs[n++] = mem_strdup(output->key.job);
-            map_put(&seen, hash, output);
-        }
+    uint32_t n_max = store->jobs.count < max ? (uint32_t)store->jobs.count : max;
+    char **jobs = mem_alloc(n_max * sizeof(char *));
+    for (struct list *at = list_first(&store->in_jobs); n < n_max; at = list_next(&store->in_jobs, at)) {
+        jobs[n++] = mem_strdup(CONTAINER_OF(at, struct store__job, link)->id);
     }
     pthread_mutex_unlock(&store->lock);
-    map_deinit(&seen);
     *out_n = n;
     return jobs;
 }

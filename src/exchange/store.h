@@ -12,6 +12,9 @@
  * it is called `….part`. Files are not synced: one that a crash of the machine cut short is recognised by its checksums
  * when it is read.
  *
+ * What the end of a job, a heartbeat, or room in memory costs does not depend on how many results there are whose jobs have
+ * ended: only the search for old ones looks at these.
+ *
  * Locks: one for the table of outputs, one for each output. None is held while a file is read or written.
  *
  * Ownership: said at each function. Threads: any; an output is written by one at a time.

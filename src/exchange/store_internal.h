@@ -30,14 +30,22 @@ struct store__partition {
     uint64_t bytes;
 };
 
+/* A job whose end is waited for: it is in the store's table as long as any output of it is here that goes with that end. */
+struct store__job {
+    char id[LIMIT_ID_BYTES + 1];
+    struct list link;    /* in the store's jobs, oldest first */
+    struct list outputs; /* oldest first */
+};
+
 struct exchange_output {
     struct exchange_store *store;
     struct exchange_key key;
     enum exchange_kind kind;
     uint32_t n_partitions;
-    uint64_t number;  /* later outputs have larger ones; set under the store's lock before it can be found */
-    bool is_settled;  /* a result whose job has ended well: under the store's lock */
-    struct list link; /* in the store's list, oldest first; under the store's lock */
+    uint64_t number;        /* later outputs have larger ones; set under the store's lock before it can be found */
+    struct list link;       /* in one of the store's lists; under the store's lock, as the next two */
+    struct store__job *job; /* NULL: nothing is waited for, or it is not in the table */
+    struct list in_job;
     atomic_uint refs; /* the table's, the writer's, each reader's, a spiller's */
     _Atomic uint64_t memory_bytes;
     int64_t finished_wall_ms;  /* of a result; set before it can be found */
@@ -64,7 +72,10 @@ struct exchange_store {
 
     pthread_mutex_t lock; /* for all below */
     struct map outputs;
-    struct list list;
+    struct list list;    /* of those whose job may go on, oldest first */
+    struct list settled; /* results whose job has ended well: only their age is looked at */
+    struct map jobs;     /* of those in `list` */
+    struct list in_jobs;
     uint64_t last_number;
 };
 

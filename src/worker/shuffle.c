@@ -12,6 +12,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/random.h"
+#include "base/siphash.h"
 #include "worker/worker_internal.h"
 
 #define SWEEP_MS_MIN 1000
@@ -38,19 +40,42 @@ struct held_jobs {
     char **names;
     uint32_t n;
     uint32_t cap;
+    struct map seen; /* the names; empty until somebody else than the store adds one */
+    struct siphash_key key;
 };
+
+static bool is_name(const void *value, const void *key)
+{
+    return strcmp(value, key) == 0;
+}
+
+static uint64_t name_hash(const struct held_jobs *held, const char *name)
+{
+    return siphash(&held->key, name, strlen(name));
+}
+
+static void see_all(struct held_jobs *held)
+{
+    random_bytes(&held->key, sizeof held->key);
+    for (uint32_t i = 0; i < held->n; i++) {
+        map_put(&held->seen, name_hash(held, held->names[i]), held->names[i]);
+    }
+}
 
 static void add_held(void *context, const char *job_id)
 {
     struct held_jobs *held = context;
-    for (uint32_t i = 0; i < held->n; i++) {
-        if (strcmp(held->names[i], job_id) == 0) {
-            return;
-        }
+    if (held->n >= LIMIT_HELD_JOBS) {
+        return;
     }
-    if (held->n < LIMIT_HELD_JOBS) {
+    if (held->seen.count == 0) {
+        see_all(held);
+    }
+    uint64_t hash = name_hash(held, job_id);
+    if (map_get(&held->seen, hash, is_name, job_id) == NULL) {
         held->names = mem_grow((void *)held->names, &held->cap, held->n + 1, sizeof *held->names);
-        held->names[held->n++] = mem_strdup(job_id);
+        held->names[held->n] = mem_strdup(job_id);
+        map_put(&held->seen, hash, held->names[held->n++]);
     }
 }
 
@@ -69,6 +94,7 @@ uint32_t worker__shuffle_jobs(struct worker *worker, struct arena *arena, char *
         copies[i] = arena_strdup(arena, held.names[i]);
     }
     free_names(held.names, held.n);
+    map_deinit(&held.seen);
     *out_job_ids = copies;
     return held.n;
 }

@@ -136,15 +136,15 @@ static void note_beat(struct script *s, const struct pb_heartbeat_request *beat)
             (struct script_progress){(uint32_t)from->ref->task_id, from->fraction, from->rows, from->bytes};
         s->n_progress = (uint32_t)i + 1;
     }
-    s->n_held_jobs = 0;
+    s->n_held_jobs = (uint32_t)beat->n_held_jobs;
     for (size_t i = 0; i < beat->n_held_jobs && i < ARRAY_LEN(s->held_jobs); i++) {
-        snprintf(s->held_jobs[s->n_held_jobs++], sizeof s->held_jobs[0], "%s", beat->held_jobs[i]);
+        snprintf(s->held_jobs[i], sizeof s->held_jobs[0], "%s", beat->held_jobs[i]);
     }
 }
 
 static void tell_ended(const struct script *s, struct pb_heartbeat_response *answer, struct arena *arena)
 {
-    for (uint32_t i = 0; s->ended_job != NULL && i < s->n_held_jobs; i++) {
+    for (uint32_t i = 0; s->ended_job != NULL && i < s->n_held_jobs && i < ARRAY_LEN(s->held_jobs); i++) {
         if (strcmp(s->held_jobs[i], s->ended_job) == 0) {
             answer->ended_jobs = arena_alloc(arena, sizeof *answer->ended_jobs);
             answer->ended_jobs[0] = (char *)s->ended_job;

@@ -131,8 +131,8 @@ struct script {
     uint32_t n_named;
     struct script_progress progress[64]; /* in the last heartbeat that had any */
     uint32_t n_progress;
-    char held_jobs[SCRIPT_HELD_MAX][101]; /* in the last heartbeat */
-    uint32_t n_held_jobs;
+    char held_jobs[SCRIPT_HELD_MAX][101]; /* in the last heartbeat: the first of them */
+    uint32_t n_held_jobs;                 /* all of them */
     uint32_t n_fragments_sent;
     struct buf full;        /* the last report that had more than a word to say, encoded */
     struct rpc_call **held; /* calls that get no answer until the end */

@@ -1,4 +1,5 @@
 /* What a worker keeps for others: serving it, and when it goes. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -141,6 +142,49 @@ TEST(heartbeats_name_the_jobs_that_are_held_and_what_has_ended_is_dropped)
     CHECK(script_wait_beat(s, holds_jobs, 1));
     CHECK_ERR(fetch_rows(&scene, &ended, 0, &tallies[0], &rows), ERR_NOT_FOUND);
     CHECK_ERR(fetch_rows(&scene, &mine, 0, &tallies[0], &rows), ERR_OK);
+    scene_clear(&scene);
+}
+
+#define HOARDED 9000 /* jobs */
+
+/* An executor that has something of many jobs, and names each several times. */
+struct hoarder {
+    struct executor base;
+    atomic_llong busy_us; /* how long its names took when it was last asked, in processor time; 0: not asked */
+};
+
+static int64_t busy_us(void)
+{
+    struct timespec spent;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (int64_t)spent.tv_sec * 1000000 + spent.tv_nsec / 1000;
+}
+
+static void name_many(struct executor *executor, exec_job_fn *fn, void *context)
+{
+    struct hoarder *hoarder = CONTAINER_OF(executor, struct hoarder, base);
+    int64_t since_us = busy_us();
+    for (int i = 0; i < 10 * HOARDED; i++) {
+        char job[32];
+        snprintf(job, sizeof job, "job-%d", i % HOARDED);
+        fn(context, job);
+    }
+    atomic_store(&hoarder->busy_us, busy_us() - since_us + 1);
+}
+
+/* If each were compared with all the others, it would take seconds. */
+TEST(many_jobs_of_executors_do_not_hold_heartbeats_up)
+{
+    struct scene scene = scene_set(0);
+    struct hoarder hoarder = {.base = {.name = "hoarder", .each_job = name_many}};
+    struct exchange_key key = folder_key("job-7", 1, 1);
+    struct ipc_tally tallies[PARTITIONS];
+    folder_write(&scene.folder, &key, 0, ROWS, PARTITIONS, tallies);
+    CHECK_ERR(executor_set_add(scene.stage.hands->set, &hoarder.base, NULL), ERR_OK);
+    scene_start(&scene);
+    CHECK(script_wait_beat(scene.stage.script, holds_jobs, HOARDED));
+    CHECK(atomic_load(&hoarder.busy_us) > 0);
+    CHECK(atomic_load(&hoarder.busy_us) < 1000000);
     scene_clear(&scene);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -296,6 +297,63 @@ TEST(what_was_written_after_the_end_of_a_job_is_not_meant)
     CHECK_UINT(folder_files(folder.results), 1);
     CHECK_UINT(folder_files(folder.shuffle), 1);
     check_waits_for(&folder, "job");
+    folder_close(&folder);
+}
+
+#define MANY 30000
+
+/* Small ones, in memory: of one job, or each of its own. */
+static void write_many_results(struct folder *folder, bool is_one_job)
+{
+    for (uint32_t i = 0; i < MANY; i++) {
+        char job[32];
+        snprintf(job, sizeof(job), "job-%u", is_one_job ? 0 : i);
+        struct exchange_key key = folder_key(job, i, 1);
+        struct exchange_output *output = NULL;
+        CHECK_ERR(exchange_output_open(folder->store, &key, EXCHANGE_KIND_RESULT, 1, &output, NULL), ERR_OK);
+        CHECK_ERR(exchange_output_finish(output, &(struct ipc_tally){0}, NULL), ERR_OK);
+        exchange_output_close(output, false);
+    }
+}
+
+/* Processor time of this thread, so that it does not matter what else the machine does. */
+static int64_t busy_ms(void)
+{
+    struct timespec spent;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (int64_t)spent.tv_sec * 1000 + spent.tv_nsec / 1000000;
+}
+
+/* If each looked at all results, they would take many times as long. */
+TEST(ends_of_jobs_do_not_cost_more_with_many_results)
+{
+    struct folder folder;
+    folder_open(&folder, PLENTY);
+    write_many_results(&folder, false);
+    int64_t since_ms = busy_ms();
+    for (uint32_t i = 0; i < MANY; i++) {
+        char job[32];
+        snprintf(job, sizeof(job), "job-%u", i);
+        exchange_store_end_job(folder.store, job, false, EXCHANGE_ALL_NUMBERS);
+    }
+    CHECK(busy_ms() - since_ms < 2000);
+    check_waits_for(&folder, NULL);
+    CHECK_UINT(exchange_store_drop_results(folder.store, clock_wall_ms() + 60000), MANY);
+    folder_close(&folder);
+}
+
+TEST(heartbeats_do_not_cost_more_with_many_results_of_ended_jobs)
+{
+    struct folder folder;
+    folder_open(&folder, PLENTY);
+    write_many_results(&folder, true);
+    check_waits_for(&folder, "job-0");
+    exchange_store_end_job(folder.store, "job-0", false, EXCHANGE_ALL_NUMBERS);
+    int64_t since_ms = busy_ms();
+    for (int i = 0; i < 2000; i++) {
+        check_waits_for(&folder, NULL);
+    }
+    CHECK(busy_ms() - since_ms < 2000);
     folder_close(&folder);
 }
 
