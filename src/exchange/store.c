@@ -72,6 +72,9 @@ static void enter_job_locked(struct exchange_output *output)
     }
     output->job = job;
     list_push_back(&job->outputs, &output->in_job);
+    if (output->kind == EXCHANGE_KIND_SHUFFLE && job->n_maps++ == 0) {
+        store->n_mapped_jobs++;
+    }
 }
 
 /* Frees the job if that was its last output. */
@@ -83,6 +86,9 @@ static void leave_job_locked(struct exchange_output *output)
     }
     output->job = NULL;
     list_remove(&output->in_job);
+    if (output->kind == EXCHANGE_KIND_SHUFFLE && --job->n_maps == 0) {
+        output->store->n_mapped_jobs--;
+    }
     if (list_is_empty(&job->outputs)) {
         map_take_value(&output->store->jobs, job_hash(output->store, job->id), job);
         list_remove(&job->link);
@@ -498,6 +504,14 @@ uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_
     }
     mem_free((void *)results.items);
     return n_dropped;
+}
+
+uint32_t exchange_store_mapped_jobs(struct exchange_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint32_t n = store->n_mapped_jobs;
+    pthread_mutex_unlock(&store->lock);
+    return n;
 }
 
 char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n)

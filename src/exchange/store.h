@@ -98,6 +98,9 @@ uint32_t exchange_store_drop_results(struct exchange_store *store, int64_t wall_
  */
 char **exchange_store_jobs(struct exchange_store *store, uint32_t max, uint32_t *out_n);
 
+/* Of how many jobs it has map outputs: other workers may want them, while nobody's task waits for results. */
+uint32_t exchange_store_mapped_jobs(struct exchange_store *store);
+
 /* ---- writing ---- */
 
 enum exchange_kind { EXCHANGE_KIND_SHUFFLE, EXCHANGE_KIND_RESULT /* one partition */ };

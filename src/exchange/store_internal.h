@@ -35,6 +35,7 @@ struct store__job {
     char id[LIMIT_ID_BYTES + 1];
     struct list link;    /* in the store's jobs, oldest first */
     struct list outputs; /* oldest first */
+    uint32_t n_maps;     /* of these */
 };
 
 struct exchange_output {
@@ -76,6 +77,7 @@ struct exchange_store {
     struct list settled; /* results whose job has ended well: only their age is looked at */
     struct map jobs;     /* of those in `list` */
     struct list in_jobs;
+    uint32_t n_mapped_jobs; /* those with map outputs */
     uint64_t last_number;
 };
 

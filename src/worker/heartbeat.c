@@ -181,8 +181,9 @@ static bool encode_beat(struct worker *worker, struct arena *arena, struct buf *
     beat->custom_operator_capabilities = worker->ops;
     beat->n_custom_operator_capabilities = worker->n_ops;
     beat->n_held_jobs = worker__shuffle_jobs(worker, arena, &beat->held_jobs);
+    uint32_t n_mapped_jobs = worker->store == NULL ? 0 : exchange_store_mapped_jobs(worker->store);
     pthread_mutex_lock(&worker->mutex);
-    worker->n_held_jobs = (uint32_t)beat->n_held_jobs;
+    worker->n_mapped_jobs = n_mapped_jobs;
     worker->beat++;
     worker->is_beat_wanted = false;
     name_attempts_locked(worker, beat, arena, now_ms);

@@ -162,7 +162,7 @@ static bool outputs_are_needed_locked(const struct worker *worker)
     if (worker->outputs_known_ms >= worker->idle_since_ms) {
         return worker->outputs_needed > 0;
     }
-    return worker->n_held_jobs > 0 || worker->orphan_since_ms == 0;
+    return worker->n_mapped_jobs > 0 || worker->orphan_since_ms == 0;
 }
 
 /* The end of the drain time: gives back what still runs. */

@@ -273,7 +273,7 @@ struct worker {
     uint64_t beat;            /* number of the last heartbeat that was built */
     int64_t accepted_beat_ms; /* when the last accepted one was sent */
     int64_t orphan_since_ms;  /* when it was first noticed that nobody answers; 0: somebody does */
-    uint32_t n_held_jobs;     /* of which it had map outputs when the last heartbeat was built */
+    uint32_t n_mapped_jobs;   /* of which it had map outputs when the last heartbeat was built */
     uint32_t outputs_needed;
     int64_t outputs_known_ms; /* when the heartbeat that told it was sent; 0: not told since the worker leaves */
 

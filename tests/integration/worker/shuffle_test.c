@@ -285,6 +285,47 @@ TEST(what_an_attempt_has_left_stays_if_it_counts)
     check_discarded("plan", NULL, 0, 2);
 }
 
+/*
+ * The leader falls silent, so nobody says what becomes of the result, or whether a map output is still needed. Returns
+ * whether the worker has left in a part of the drain time.
+ */
+static bool leaves_early(bool has_map)
+{
+    struct scene scene = scene_set(100000000);
+    struct script *s = scene.stage.script;
+    struct exchange_key map = folder_key("job", 7, 1);
+    struct ipc_tally tallies[PARTITIONS];
+    struct worker_stats stats = {0};
+    write_result(&scene.folder, 1);
+    if (has_map) {
+        folder_write(&scene.folder, &map, 0, ROWS, PARTITIONS, tallies);
+    }
+    SCRIPT_SET(s, drain_ms, has_map ? 2000 : SCRIPT_PATIENCE_MS);
+    scene_start(&scene);
+    CHECK(script_wait_beat(s, holds_jobs, 1));
+    script_set_mood(s, MOOD_SILENT);
+    while (stats.missed_beats_total == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        worker_stats(scene.stage.worker, &stats);
+    }
+    int64_t since_ms = clock_mono_ms();
+    worker_drain(scene.stage.worker);
+    CHECK_INT(worker_wait(scene.stage.worker), 0);
+    bool is_early = clock_mono_ms() - since_ms < (has_map ? 2000 : SCRIPT_PATIENCE_MS / 2);
+    scene_clear(&scene);
+    return is_early;
+}
+
+TEST(a_draining_worker_does_not_wait_for_results_when_no_coordinator_is_there)
+{
+    CHECK(leaves_early(false));
+}
+
+TEST(a_draining_worker_keeps_map_outputs_for_the_drain_time_when_no_coordinator_is_there)
+{
+    CHECK(!leaves_early(true));
+}
+
 TEST(results_that_are_younger_stay_also_when_the_worker_has_left)
 {
     struct scene scene = scene_set(100000000);

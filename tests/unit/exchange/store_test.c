@@ -222,6 +222,7 @@ TEST(dropping_a_job_removes_its_outputs_at_once_and_no_others)
     folder_write(&folder, &other, 0, 1000, 3, tallies);
     char **jobs = exchange_store_jobs(folder.store, 10, &n);
     CHECK_UINT(n, 2);
+    CHECK_UINT(exchange_store_mapped_jobs(folder.store), 2);
     CHECK_STR(jobs[0], "mine");
     CHECK_STR(jobs[1], "other");
     mem_free(jobs[0]);
@@ -229,6 +230,7 @@ TEST(dropping_a_job_removes_its_outputs_at_once_and_no_others)
     mem_free((void *)jobs);
     exchange_store_end_job(folder.store, "mine", false, EXCHANGE_ALL_NUMBERS);
     CHECK_UINT(folder_files(folder.shuffle), 1);
+    CHECK_UINT(exchange_store_mapped_jobs(folder.store), 1);
     CHECK_ERR(sum_local(&folder, &mine, 0, 3, &tallies[0], &sum, &e), ERR_NOT_FOUND);
     CHECK_ERR(sum_local(&folder, &other, 0, 3, &tallies[0], &sum, &e), ERR_OK);
     folder_close(&folder);
