@@ -308,9 +308,10 @@ enum err exchange_output_finish(struct exchange_output *output, const struct ipc
         err = finish_result(output, e);
     }
     pthread_mutex_lock(&output->lock);
-    if (output->is_dropped) { /* perhaps between the two names of its file */
+    if (output
+            ->is_dropped) { /* perhaps between the two names of its file: then that it could not be renamed is no news */
         unlink_file(output);
-        err = err == ERR_OK ? dropped(output, e) : err;
+        err = dropped(output, e);
     }
     for (uint32_t i = 0; i < output->n_partitions && err == ERR_OK; i++) {
         ASSERT(tallies[i].bytes == output->partitions[i].bytes);

@@ -689,9 +689,7 @@ static void *write_results(void *context)
             err = exchange_output_finish(output, &tally, &e);
         }
         exchange_output_close(output, false);
-        /* The name of its file may have gone while it was to be changed. */
-        bool is_gone = err == ERR_CANCELED || err == ERR_UNAVAILABLE;
-        atomic_fetch_add(&crowd->wrong, err == ERR_OK || is_gone ? 0 : 1);
+        atomic_fetch_add(&crowd->wrong, err == ERR_OK || err == ERR_CANCELED ? 0 : 1);
     }
     return NULL;
 }
@@ -724,4 +722,42 @@ TEST(results_whose_job_fails_while_they_are_written_leave_nothing)
     CHECK_UINT(exchange_store_memory_bytes(crowd.folder.store), 0);
     CHECK_UINT(exchange_store_file_bytes(crowd.folder.store), 0);
     folder_close(&crowd.folder);
+}
+
+/* What is dropped when a file is renamed the next time. */
+static struct {
+    struct exchange_store *store;
+    struct exchange_key key;
+} at_rename;
+
+/* In place of the C library's, so that something can happen between the two names of a file. */
+int rename(const char *from, const char *to)
+{
+    struct exchange_store *store = at_rename.store;
+    if (store != NULL) {
+        at_rename.store = NULL;
+        exchange_store_drop(store, &at_rename.key);
+    }
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+TEST(who_writes_a_result_that_is_dropped_while_its_file_is_renamed_is_told_so)
+{
+    struct folder folder;
+    struct exchange_output *output = NULL;
+    struct block *block = block_new(LIMIT_INLINE_RESULT_BYTES + 1);
+    struct ipc_tally tally = {.bytes = block->n};
+    struct error e = {0};
+    memset(block->bytes, 'x', block->n);
+    folder_open(&folder, PLENTY);
+    at_rename.key = folder_key("job", 1, 1);
+    CHECK_ERR(exchange_output_open(folder.store, &at_rename.key, EXCHANGE_KIND_RESULT, 1, &output, &e), ERR_OK);
+    CHECK_ERR(exchange_output_append(output, 0, block, false, &e), ERR_OK);
+    at_rename.store = folder.store;
+    CHECK_ERR(exchange_output_finish(output, &tally, &e), ERR_CANCELED);
+    CHECK_STR(e.message, "the job job has ended, and its output is not wanted any more");
+    CHECK(at_rename.store == NULL);
+    exchange_output_close(output, false);
+    CHECK_UINT(folder_files(folder.results), 0);
+    folder_close(&folder);
 }
