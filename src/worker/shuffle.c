@@ -189,7 +189,8 @@ static void *shuffle_main(void *context)
     struct worker *worker = context;
     int64_t swept_ms = 0;
     pthread_mutex_lock(&worker->mutex);
-    while (!worker->is_shuffle_closed) {
+    /* What is left at the end is done before it ends: nobody would think of an attempt that does not count any more. */
+    while (!worker->is_shuffle_closed || worker->n_ended_jobs > 0 || worker->n_discarded > 0) {
         /* How old results may get is known when a coordinator has told it. */
         int64_t sweep_ms = !worker->was_registered ? NEVER
                            : swept_ms == 0         ? clock_mono_ms()
@@ -227,9 +228,5 @@ void worker__shuffle_close(struct worker *worker)
     pthread_cond_signal(&worker->shuffle_cond);
     pthread_mutex_unlock(&worker->mutex);
     pthread_join(worker->shuffle_thread, NULL);
-    free_ended(worker->ended_jobs, worker->n_ended_jobs);
     mem_free(worker->discarded);
-    worker->discarded = NULL;
-    worker->n_discarded = 0;
-    worker->cap_discarded = 0;
 }

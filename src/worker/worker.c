@@ -181,13 +181,23 @@ int worker_wait(struct worker *worker)
     return exit_code;
 }
 
-static void deinit(struct worker *worker)
+/* Nobody can report them any more: what they have left here and no leader has heard of goes, too. */
+static void forget_all(struct worker *worker)
 {
+    struct list garbage;
+    list_init(&garbage);
+    pthread_mutex_lock(&worker->mutex);
     LIST_EACH_SAFE(at, next, &worker->all) {
         struct attempt *attempt = CONTAINER_OF(at, struct attempt, in_all);
         worker__attempt_forget_locked(worker, attempt);
-        worker__attempt_free(attempt);
+        list_push_back(&garbage, &attempt->in_line);
     }
+    pthread_mutex_unlock(&worker->mutex);
+    worker__attempts_free(&garbage);
+}
+
+static void deinit(struct worker *worker)
+{
     for (size_t i = 0; i < ARRAY_LEN(worker->poll_callers); i++) {
         worker__caller_deinit(&worker->poll_callers[i]);
     }
@@ -216,6 +226,7 @@ void worker_close(struct worker *worker)
     worker_wait(worker);
     pthread_join(worker->watch_thread, NULL);
     worker__slots_close(worker);
+    forget_all(worker);
     worker__shuffle_close(worker);
     worker__serve_close(worker);
     deinit(worker);

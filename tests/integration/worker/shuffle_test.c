@@ -12,6 +12,7 @@
 #include "exchange/serve.h"
 #include "integration/worker/acts.h"
 #include "integration/worker/hands.h"
+#include "worker/worker_internal.h"
 
 #define ROWS 1000
 #define PARTITIONS 3
@@ -245,6 +246,12 @@ TEST(results_go_with_a_job_that_has_failed)
     scene_clear(&scene);
 }
 
+static void close_worker(struct scene *scene)
+{
+    worker_close(scene->stage.worker);
+    scene->stage.worker = NULL;
+}
+
 /* Of the script's job: what the attempt is meant to have left here, beside another's. */
 static void check_discarded(const char *executor, const char *refusal, uint32_t timeout_ms, uint32_t n_left)
 {
@@ -263,7 +270,8 @@ static void check_discarded(const char *executor, const char *refusal, uint32_t 
     script_add(s, &(struct script_task){.task = 4, .attempt = 1, .executor = executor, .timeout_ms = timeout_ms});
     CHECK(script_wait(s, has_final, 1));
     CHECK(script_wait_beat(s, names_nothing, 0));
-    CHECK(wait_for_files(scene.folder.results, n_left));
+    close_worker(&scene); /* what is to be removed has been when it returns */
+    CHECK_UINT(folder_files(scene.folder.results), n_left);
     struct exchange_reader *reader = NULL;
     CHECK_ERR(exchange_reader_open(scene.folder.store, &other, 0, 0, &reader, NULL), ERR_OK);
     exchange_reader_close(reader);
@@ -324,6 +332,62 @@ TEST(a_draining_worker_does_not_wait_for_results_when_no_coordinator_is_there)
 TEST(a_draining_worker_keeps_map_outputs_for_the_drain_time_when_no_coordinator_is_there)
 {
     CHECK(!leaves_early(true));
+}
+
+/* An executor that keeps the thread that removes things busy, with the end of the first job, until that is to end. */
+struct blocker {
+    struct executor base;
+    _Atomic(struct worker *) worker; /* NULL: it has not been told yet */
+    atomic_int n_dropped;
+};
+
+static bool is_shuffle_closed(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    bool is_closed = worker->is_shuffle_closed;
+    pthread_mutex_unlock(&worker->mutex);
+    return is_closed;
+}
+
+static void block_first(struct executor *executor, const char *job_id)
+{
+    struct blocker *blocker = CONTAINER_OF(executor, struct blocker, base);
+    bool is_first = atomic_fetch_add(&blocker->n_dropped, 1) == 0;
+    int64_t until_ms = clock_mono_ms() + SCRIPT_PATIENCE_MS;
+    (void)job_id;
+    while (is_first && clock_mono_ms() < until_ms &&
+           (atomic_load(&blocker->worker) == NULL || !is_shuffle_closed(atomic_load(&blocker->worker)))) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+TEST(what_is_to_be_removed_when_a_worker_ends_is_removed)
+{
+    struct scene scene = scene_set(100000000);
+    struct script *s = scene.stage.script;
+    struct blocker blocker = {.base = {.name = "blocker", .drop_job = block_first}};
+    struct acts acts;
+    struct exchange_key mine, first = folder_key("first", 1, 1), second = folder_key("second", 1, 1);
+    acts_add(&acts, scene.stage.hands);
+    CHECK_ERR(executor_set_add(scene.stage.hands->set, &blocker.base, NULL), ERR_OK);
+    CHECK(exchange_key_make("job-1", 0, 4, 1, &mine));
+    write_result_as(&scene.folder, &mine);
+    write_result_as(&scene.folder, &first);
+    write_result_as(&scene.folder, &second);
+    SCRIPT_SET(s, refusal, "stale attempt");
+    SCRIPT_SET(s, ended_job_has_failed, true);
+    SCRIPT_SET(s, ended_job, "first");
+    scene_start(&scene);
+    atomic_store(&blocker.worker, scene.stage.worker);
+    CHECK(wait_for_files(scene.folder.results, 2));
+    SCRIPT_SET(s, ended_job, "second");
+    script_add(s, &(struct script_task){.task = 4, .attempt = 1, .executor = "plan"});
+    CHECK(script_wait(s, has_final, 1));
+    CHECK(script_wait_beat(s, names_nothing, 0));
+    CHECK_UINT(folder_files(scene.folder.results), 2);
+    close_worker(&scene);
+    CHECK_UINT(folder_files(scene.folder.results), 0);
+    scene_clear(&scene);
 }
 
 TEST(results_that_are_younger_stay_also_when_the_worker_has_left)
