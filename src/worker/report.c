@@ -305,6 +305,9 @@ static void take_refusal(struct worker *worker, struct batch *batch, const struc
         struct attempt *attempt = batch->attempts[0];
         attempt->is_replaced = true;
         attempt->verdict = CAPSTAN__V1__TASK_STATE__TASK_STATE_FAILED;
+        pthread_mutex_lock(&worker->mutex);
+        worker__shuffle_discard_locked(worker, attempt);
+        pthread_mutex_unlock(&worker->mutex);
         exec_outcome_deinit(&attempt->outcome);
         exec_fail(&attempt->outcome, true, "the coordinator refused the outcome: %s", e->message);
         again[0] = true;

@@ -77,6 +77,13 @@ static void run_plan(struct executor *executor, const struct exec_task *task, st
     out->is_success = true;
 }
 
+static void run_poisoned(struct executor *executor, const struct exec_task *task, struct exec_stop *stop,
+                         struct exec_outcome *out)
+{
+    run_plan(executor, task, stop, out);
+    buf_text(&out->message, "poison");
+}
+
 static void run_lost(struct executor *executor, const struct exec_task *task, struct exec_stop *stop,
                      struct exec_outcome *out)
 {
@@ -114,10 +121,11 @@ static void run_progress(struct executor *executor, const struct exec_task *task
 void acts_add(struct acts *acts, struct hands *hands)
 {
     static const struct executor executors[] = {
-        {.name = "echo", .run = run_echo}, {.name = "sources", .run = run_sources},
-        {.name = "map", .run = run_map},   {.name = "rows", .run = run_rows},
-        {.name = "plan", .run = run_plan}, {.name = "lost", .run = run_lost},
-        {.name = "late", .run = run_late}, [PROGRESS] = {.name = "progress", .run = run_progress}};
+        {.name = "echo", .run = run_echo},        {.name = "sources", .run = run_sources},
+        {.name = "map", .run = run_map},          {.name = "rows", .run = run_rows},
+        {.name = "plan", .run = run_plan},        {.name = "lost", .run = run_lost},
+        {.name = "late", .run = run_late},        [PROGRESS] = {.name = "progress", .run = run_progress},
+        {.name = "poisoned", .run = run_poisoned}};
     acts->hands = hands;
     for (size_t i = 0; i < ARRAY_LEN(executors); i++) {
         acts->executors[i] = executors[i];

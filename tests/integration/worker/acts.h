@@ -6,6 +6,7 @@
  *   map       leaves a map output of two partitions
  *   rows      leaves five rows, whose bytes are "rows"
  *   plan      leaves the plan {"stages":[]} and a row
+ *   poisoned  leaves a row, and the message "poison"
  *   lost      fails because two map outputs could not be read
  *   late      leaves a map output and a plan, but only when it is stopped
  *   progress  tells how far it is, then waits for the gate of the hands; with the inputs "mad" it tells nonsense
@@ -18,7 +19,7 @@
 #include "integration/worker/hands.h"
 
 struct acts {
-    struct executor executors[8];
+    struct executor executors[9];
     struct hands *hands;
 };
 

@@ -265,6 +265,7 @@ static void check_discarded(const char *executor, const char *refusal, uint32_t 
     write_result_as(&scene.folder, &mine);
     write_result_as(&scene.folder, &other);
     SCRIPT_SET(s, refusal, refusal);
+    SCRIPT_SET(s, poison, "poison");
     stage_start(&scene.stage,
                 (struct worker_options){.slots = 1, .listen = "127.0.0.1:0", .store = scene.folder.store});
     script_add(s, &(struct script_task){.task = 4, .attempt = 1, .executor = executor, .timeout_ms = timeout_ms});
@@ -281,6 +282,11 @@ static void check_discarded(const char *executor, const char *refusal, uint32_t 
 TEST(what_an_attempt_has_left_goes_if_its_report_is_refused)
 {
     check_discarded("plan", "stale attempt", 0, 1);
+}
+
+TEST(what_an_attempt_has_left_goes_if_no_leader_can_take_its_report)
+{
+    check_discarded("poisoned", NULL, 0, 1);
 }
 
 TEST(what_an_attempt_has_left_goes_if_it_was_too_late)
