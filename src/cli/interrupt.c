@@ -12,7 +12,8 @@
 
 struct interrupt {
     pthread_t thread;
-    atomic_int count;
+    atomic_int count; /* of signals that have come, and one more if the next is to end the process */
+    atomic_bool is_on;
     struct rpc_cancel *cancel;
     sigset_t waits_for;
     sigset_t before;
@@ -33,6 +34,7 @@ static void *wait_for_signals(void *context)
         if (atomic_fetch_add(&interrupt->count, 1) > 0) {
             _exit(EXIT_INTERRUPTED);
         }
+        atomic_store(&interrupt->is_on, true);
         rpc_cancel_fire(interrupt->cancel);
     }
 }
@@ -65,7 +67,12 @@ void interrupt_end(struct interrupt *interrupt)
 
 bool interrupt_is_on(const struct interrupt *interrupt)
 {
-    return atomic_load(&interrupt->count) > 0;
+    return interrupt != NULL && atomic_load(&interrupt->is_on);
+}
+
+bool interrupt_hurry(struct interrupt *interrupt)
+{
+    return atomic_fetch_add(&interrupt->count, 1) == 0;
 }
 
 struct rpc_cancel *interrupt_cancel(struct interrupt *interrupt)

@@ -4,7 +4,8 @@
  * Those of a tree that failed or was canceled are a part only, and whoever reads them in a script must notice: the exit
  * code says so. A query has rows when it has succeeded, and none before.
  *
- * Ctrl-C ends it here, as anything does that goes wrong: no part of a file stays. The job is left alone.
+ * Ctrl-C ends it here, as anything does that goes wrong: no part of a file stays. The job is left alone. Without a file
+ * there is nothing to put in order, and signals do what they always do, also when nobody reads stdout.
  */
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static int print_any(struct cli *cli, const struct interrupt *interrupt)
 
 int verb_results(struct cli *cli)
 {
-    struct interrupt *interrupt = interrupt_begin();
-    cli->cancel = interrupt_cancel(interrupt);
+    struct interrupt *interrupt = cli_text(cli, "out") == NULL ? NULL : interrupt_begin();
+    cli->cancel = interrupt == NULL ? NULL : interrupt_cancel(interrupt);
     int code = print_any(cli, interrupt);
     if (code != EXIT_DONE && interrupt_is_on(interrupt)) {
         fprintf(cli->err, "capstan: interrupted\n");

@@ -2,6 +2,7 @@
  * verb_run.c - submits a tree, shows how it goes, prints its results.
  *
  * Ctrl-C cancels the job on the cluster. The id is ours, so this works even when the answer to the submit has not come.
+ * Once the job has ended and its results are printed, Ctrl-C just ends this process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int watch_and_finish(struct cli *cli, struct interrupt *interrupt, const 
         fprintf(cli->err, "  job %s goes on; 'capstan job %s' shows it\n", submission->job_id, submission->job_id);
         return code;
     }
-    return finish(cli, submission, &result);
+    return interrupt_hurry(interrupt) ? finish(cli, submission, &result) : EXIT_INTERRUPTED;
 }
 
 int verb_run(struct cli *cli)

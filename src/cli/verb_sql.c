@@ -2,6 +2,7 @@
  * verb_sql.c - submits SQL, waits for it, prints its rows, or how it would run, or how it ran.
  *
  * Ctrl-C cancels the query on the cluster. The id is ours, so this works even when the answer to the submit has not come.
+ * Once the query has ended and its rows go to stdout, Ctrl-C just ends this process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,13 +25,13 @@ struct call {
     bool prints_rows;
     const char *format;
     const char *path;
-    const struct interrupt *interrupt; /* NULL: nobody waits */
+    struct interrupt *interrupt; /* NULL: nobody waits */
 };
 
 /* What went wrong because of Ctrl-C is told by whoever looks after that. */
 static int fail(struct cli *cli, const struct call *call, const struct error *e)
 {
-    return call->interrupt != NULL && interrupt_is_on(call->interrupt) ? EXIT_INTERRUPTED : cli_fail(cli, e);
+    return interrupt_is_on(call->interrupt) ? EXIT_INTERRUPTED : cli_fail(cli, e);
 }
 
 static enum err wrong(struct error *e, const char *message, const char *hint)
@@ -98,6 +99,9 @@ static int wait_and_print(struct cli *cli, const struct call *call, const char *
     }
     if (status->state != CAPSTAN__V1__QUERY_STATE__QUERY_STATE_SUCCEEDED) {
         return job_report_failure(cli, status);
+    }
+    if (call->path == NULL && !interrupt_hurry(call->interrupt)) {
+        return EXIT_INTERRUPTED;
     }
     int code = print_result(cli, call, job_id);
     if (code == EXIT_DONE && call->analyzes) {

@@ -1,13 +1,20 @@
 /*
  * sql_test.c - `capstan sql` and `capstan results` as people call them, against a small coordinator with a real DuckDB.
  */
+#define _GNU_SOURCE /* F_SETPIPE_SZ, pipe2 */
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/verbs.h"
 #include "exchange/ipc.h"
@@ -51,19 +58,24 @@ static void read_back(FILE *file, struct buf *out)
     fclose(file);
 }
 
-/* Calls the program with the words, which end with NULL; its stdout is `out`. */
-static void call_to(const struct warehouse *w, struct said *said, FILE *out, const char *const *words)
+static struct verb_table all_verbs(void)
 {
     static const struct verb *verbs[VERBS_MAX];
-    char *argv[WORDS_MAX + 4] = {(char *)"capstan"};
-    int argc = 1;
-    struct verb_table table = {.verbs = verbs, .n_verbs = cli_verb_count};
-    struct cli cli;
-    struct error e = {0};
     ASSERT(cli_verb_count <= VERBS_MAX);
     for (uint32_t i = 0; i < cli_verb_count; i++) {
         verbs[i] = &cli_verbs[i];
     }
+    return (struct verb_table){.verbs = verbs, .n_verbs = cli_verb_count};
+}
+
+/* Calls the program with the words, which end with NULL; its stdout is `out`. */
+static void call_to(const struct warehouse *w, struct said *said, FILE *out, const char *const *words)
+{
+    char *argv[WORDS_MAX + 4] = {(char *)"capstan"};
+    int argc = 1;
+    struct verb_table table = all_verbs();
+    struct cli cli;
+    struct error e = {0};
     for (; *words != NULL; words++) {
         argv[argc++] = (char *)*words;
     }
@@ -331,6 +343,120 @@ TEST(ctrl_c_cancels_the_query_on_the_cluster)
     CHECK(strstr(said.err.data, "interrupted; job") != NULL);
     CHECK_STR(said.out.data, "");
     said_reset(&said);
+    warehouse_close(&w);
+}
+
+#define CHILD_VARIABLE "CAPSTAN_TEST_CLI_CHILD"
+#define PATIENCE_MS 60000
+
+/* Before main: if the variable is there, this process is the program with these arguments, and never gets to main. */
+__attribute__((constructor)) static void be_the_program(int argc, char **argv)
+{
+    struct verb_table table = all_verbs();
+    struct cli_input input = {.table = &table, .argc = argc, .argv = argv};
+    struct cli cli;
+    struct error e = {0};
+    if (getenv(CHILD_VARIABLE) == NULL) {
+        return;
+    }
+    if (cli_parse(&input, &cli, &e) != ERR_OK) {
+        fprintf(stderr, "%s\n", e.message);
+        _exit(99);
+    }
+    int code = cli.verb->run(&cli);
+    cli_deinit(&cli);
+    exit(code);
+}
+
+/* Its stdout is a pipe of one page. */
+static pid_t start_child(const struct warehouse *w, const char *verb, const char *what, int *out_reader)
+{
+    char *argv[] = {(char *)"capstan",
+                    (char *)verb,
+                    (char *)what,
+                    (char *)"-o",
+                    (char *)"csv",
+                    (char *)"--server",
+                    (char *)warehouse_address(w),
+                    NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    pid_t child = 0;
+    CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+    CHECK(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 0);
+    CHECK_INT(setenv(CHILD_VARIABLE, "1", 1), 0);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    CHECK_INT(posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    CHECK_INT(unsetenv(CHILD_VARIABLE), 0);
+    close(ends[1]);
+    *out_reader = ends[0];
+    return child;
+}
+
+static void pause_briefly(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+/* Then whoever has filled it is still in the call that did, since rows are written in large pieces. */
+static bool wait_until_full(int pipe)
+{
+    int n = 0;
+    for (int64_t until_ms = clock_mono_ms() + PATIENCE_MS; n < 4096 && clock_mono_ms() < until_ms; pause_briefly()) {
+        CHECK_INT(ioctl(pipe, FIONREAD, &n), 0);
+    }
+    return n == 4096;
+}
+
+/* How it ended, as waitpid tells; -1: it did not in time, and was killed. */
+static int wait_for_child(pid_t child)
+{
+    int status = 0;
+    for (int64_t until_ms = clock_mono_ms() + PATIENCE_MS; clock_mono_ms() < until_ms; pause_briefly()) {
+        if (waitpid(child, &status, WNOHANG) == child) {
+            return status;
+        }
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return -1;
+}
+
+#define MANY_ROWS "SELECT i FROM range(1000000) t(i)"
+
+/* How the child ends that gets SIGTERM while it writes rows that nobody reads. */
+static int end_writing(const struct warehouse *w, const char *verb, const char *what)
+{
+    int reader = -1;
+    pid_t child = start_child(w, verb, what, &reader);
+    CHECK(wait_until_full(reader));
+    kill(child, SIGTERM);
+    int status = wait_for_child(child);
+    close(reader);
+    return status;
+}
+
+TEST(the_first_signal_ends_results_whose_reader_has_stopped)
+{
+    struct warehouse w = {0};
+    struct said said;
+    warehouse_open(&w);
+    CALL(&w, &said, "sql", MANY_ROWS, "--id", "my-job", "--detach");
+    said_reset(&said);
+    int status = end_writing(&w, "results", "my-job");
+    CHECK(status != -1 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    warehouse_close(&w);
+}
+
+TEST(the_first_signal_ends_a_query_that_has_ended_and_whose_reader_has_stopped)
+{
+    struct warehouse w = {0};
+    warehouse_open(&w);
+    int status = end_writing(&w, "sql", MANY_ROWS);
+    CHECK(status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 130);
+    CHECK_UINT(atomic_load(&w.cancels), 0);
     warehouse_close(&w);
 }
 
