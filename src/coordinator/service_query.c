@@ -99,12 +99,28 @@ static bool is_set_called(const void *named, const void *key)
     return strlen(name) == word->n && strncasecmp(name, word->text, word->n) == 0;
 }
 
+#define ESCAPE_BYTES_MAX 9 /* behind the backslash: U and eight digits */
+
 static bool is_in_names(char c)
 {
     return isalnum((unsigned char)c) != 0 || c == '_';
 }
 
-/* Only a data set whose name is somewhere in the text, in whatever case, can be meant. */
+static void mark_named(const struct map *sets, const struct word *word)
+{
+    struct named_set *named = NULL;
+    if (word->n > 0 && word->n <= LIMIT_TABLE_NAME_BYTES) {
+        named = map_get(sets, hash_of_name(word->text, word->n), is_set_called, word);
+    }
+    if (named != NULL) {
+        named->is_named = true;
+    }
+}
+
+/*
+ * Only a data set whose name is somewhere in the text, in whatever case, can be meant. A text with escapes, as in
+ * query(E'FROM\nt'), may have a name right behind one: what follows a backslash is also looked at without its first letters.
+ */
 static void find_named(const char *sql, const struct map *sets)
 {
     for (const char *p = sql; *p != '\0';) {
@@ -112,11 +128,10 @@ static void find_named(const char *sql, const struct map *sets)
         while (is_in_names(p[word.n])) {
             word.n++;
         }
-        if (word.n > 0 && word.n <= LIMIT_TABLE_NAME_BYTES) {
-            struct named_set *named = map_get(sets, hash_of_name(p, word.n), is_set_called, &word);
-            if (named != NULL) {
-                named->is_named = true;
-            }
+        size_t escape = p > sql && p[-1] == '\\' ? ESCAPE_BYTES_MAX : 0;
+        escape = escape < word.n ? escape : word.n;
+        for (size_t i = 0; i <= escape; i++) {
+            mark_named(sets, &(struct word){.text = p + i, .n = word.n - i});
         }
         p += word.n > 0 ? word.n : 1;
     }

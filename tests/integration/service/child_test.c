@@ -131,6 +131,39 @@ TEST(results_of_other_tasks_go_into_the_statement_and_its_parameters)
     peer_deinit(&p);
 }
 
+static void put_table(struct peer *p, const char *name)
+{
+    struct pb_put_table_request *put = peer_message(p, PB_PUT_TABLE_REQUEST);
+    put->table = peer_message(p, PB_TABLE);
+    put->table->name = arena_strdup(&p->arena, name);
+    put->table->source = arena_strdup(&p->arena, "/data/*.parquet");
+    put->table->format = arena_strdup(&p->arena, "parquet");
+    CHECK_ERR(peer_call(p, "Cluster/PutTable", put, PB_PUT_TABLE_RESPONSE, NULL), ERR_OK);
+}
+
+TEST(data_sets_whose_names_stand_behind_an_escape_go_along)
+{
+    static const char *const statements[] = {"from t", "from query(E'from\\\\nt')", "from query(E'from\\\\x20t')",
+                                             "from query(E'from\\\\U00000020t')", "from query(E'from\\\\t\\\\tT')"};
+    struct peer p;
+    peer_init(&p);
+    peer_register(&p, "w1");
+    put_table(&p, "t");
+    put_table(&p, "other");
+    for (size_t i = 0; i < ARRAY_LEN(statements); i++) {
+        peer_submit(&p,
+                    arena_format(&p.arena,
+                                 "{\"tasks\":[{\"name\":\"count\",\"executor\":\"sql\",\"inputs\":{\"sql\":\"%s\"}}]}",
+                                 statements[i]));
+        const char *inputs = peer_inputs(&p, peer_take(&p, "w1", "plan"));
+        const char *tables = strstr(inputs, "\"tables\":[");
+        CHECK(tables != NULL);
+        CHECK_STR(tables == NULL ? "" : arena_format(&p.arena, "%.*s", 25, tables), "\"tables\":[{\"name\":\"t\",\"so");
+        CHECK(strstr(inputs, "other") == NULL);
+    }
+    peer_deinit(&p);
+}
+
 TEST(a_statement_that_cannot_be_filled_in_fails_the_task_and_names_the_path)
 {
     struct peer p;
