@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/random.h"
 #include "cli/client.h"
 #include "client/tokens.h"
@@ -24,7 +25,7 @@ extern char **environ;
 #define CALL_MS_MAX 10000
 #define ARGS_MAX 128
 #define LOG_TAIL_BYTES 1500
-#define LOG_BYTES_MAX 65536 /* of a start */
+#define LOG_BYTES 65536 /* at a time */
 #define METRICS_MS_MAX 10000
 #define METRICS_LINE "health and metrics on http://"
 
@@ -170,24 +171,36 @@ static enum err wait_until_ready(struct arena *arena, struct private_cluster *cl
     return err;
 }
 
-/* Keeps the addresses that the log has; how many there are. */
-static uint32_t read_metrics(struct arena *arena, struct private_cluster *cluster, uint32_t max)
+/* The text ends with a line. */
+static void find_addresses(struct arena *arena, struct private_cluster *cluster, uint32_t max, const char *text)
 {
-    char *log = arena_zalloc(arena, LOG_BYTES_MAX + 1);
+    for (const char *at = text; cluster->n_metrics < max && (at = strstr(at, METRICS_LINE)) != NULL;) {
+        at += strlen(METRICS_LINE);
+        cluster->metrics[cluster->n_metrics++] = arena_format(arena, "%.*s", (int)strspn(at, "0123456789.:"), at);
+    }
+}
+
+uint32_t private_read_metrics(struct arena *arena, struct private_cluster *cluster, uint32_t max)
+{
+    char *text = mem_alloc(LOG_BYTES + 1);
     int fd = open(cluster->up.log_path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, log, LOG_BYTES_MAX) : 0;
+    bool has_more = fd >= 0;
+    while (has_more && cluster->n_metrics < max) {
+        ssize_t n = pread(fd, text, LOG_BYTES, (off_t)cluster->metrics_read);
+        size_t kept = n > 0 ? (size_t)n : 0;
+        while (kept > 0 && text[kept - 1] != '\n') { /* the last line may not be complete */
+            kept--;
+        }
+        kept = kept == 0 && n == LOG_BYTES ? LOG_BYTES : kept; /* no line of ours is that long */
+        text[kept] = '\0';
+        find_addresses(arena, cluster, max, text);
+        cluster->metrics_read += (int64_t)kept;
+        has_more = kept > 0;
+    }
     if (fd >= 0) {
         close(fd);
     }
-    log[n > 0 ? n : 0] = '\0';
-    cluster->n_metrics = 0;
-    for (char *at = log; cluster->n_metrics < max && (at = strstr(at, METRICS_LINE)) != NULL;) {
-        at += strlen(METRICS_LINE);
-        size_t length = strspn(at, "0123456789.:");
-        bool is_whole = at[length] != '\0';
-        cluster->metrics[cluster->n_metrics] = arena_format(arena, "%.*s", (int)length, at);
-        cluster->n_metrics += is_whole ? 1 : 0;
-    }
+    mem_free(text);
     return cluster->n_metrics;
 }
 
@@ -196,7 +209,7 @@ static enum err find_metrics(struct arena *arena, uint32_t workers, struct priva
 {
     int64_t until_ms = clock_mono_ms() + METRICS_MS_MAX;
     cluster->metrics = arena_zalloc(arena, workers * sizeof *cluster->metrics);
-    while (read_metrics(arena, cluster, workers) < workers) {
+    while (private_read_metrics(arena, cluster, workers) < workers) {
         if (clock_mono_ms() > until_ms) {
             return error_set(e, ERR_UNAVAILABLE, "%u of the %u workers of the private cluster serve no metrics",
                              workers - cluster->n_metrics, workers);

@@ -37,6 +37,7 @@ struct private_cluster {
     const char *address;  /* NULL: it is not ready */
     const char **metrics; /* HOST:PORT where each of its workers serves them, on request */
     uint32_t n_metrics;
+    int64_t metrics_read;   /* so much of its log has been searched for them */
     const char *token;      /* which it asks for: other users of the machine have no business there; NULL: none */
     const char *token_file; /* the same in a file */
     struct certificate certificate; /* of a cluster with TLS; else all NULL */
@@ -52,6 +53,12 @@ MUST_USE enum err private_start(struct arena *arena, const struct private_option
 /* Makes Parquet files known to it under a name, which `source`, a path or glob, is from then on in SQL. */
 MUST_USE enum err private_put_table(const struct private_cluster *cluster, const char *name, const char *source,
                                     struct error *e);
+
+/*
+ * Reads on in its log, from where the last call stopped, and adds what whole lines there say of addresses at which its workers
+ * serve metrics, to `cluster->metrics`. Returns how many there are now: `max` at most.
+ */
+uint32_t private_read_metrics(struct arena *arena, struct private_cluster *cluster, uint32_t max);
 
 /* Ends all its processes; the folder stays. */
 void private_stop(struct private_cluster *cluster);
