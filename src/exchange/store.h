@@ -8,9 +8,9 @@
  *
  * Files: `shuffle/JOB.STAGE.TASK.ATTEMPT.arrows` holds the spilled pieces of one output; all of them are removed when
  * the store is opened. `results/JOB.STAGE.TASK.ATTEMPT.arrows` is a result, a whole Arrow stream; it is found again after
- * a restart and removed when it is old, or when nobody can have it: its job has failed or was canceled. While it is written
- * it is called `….part`. Files are not synced: one that a crash of the machine cut short is recognised by its checksums
- * when it is read.
+ * a restart and removed when it is old, or when its attempt does not count or its job is said to have failed. Not every end
+ * of a job that failed is heard of as such: then it gets old. While it is written it is called `….part`. Files are not
+ * synced: one that a crash of the machine cut short is recognised by its checksums when it is read.
  *
  * What the end of a job, a heartbeat, or room in memory costs does not depend on how many results there are whose jobs have
  * ended: only the search for old ones looks at these.
