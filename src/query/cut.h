@@ -53,7 +53,7 @@ struct cut_options {
     const struct join_rules *join_rules;          /* NULL: the right ones. Tests plant wrong ones */
     const struct aggregate_rule *aggregate_rules; /* NULL: the right ones */
     const struct range_rule *range_rule;          /* NULL: the right one */
-    uint32_t wrong_kinds; /* 1 << NODE_…: tests plant the wrong rule that rows of such nodes may lie anywhere */
+    uint32_t wrong_kinds; /* 1 << NODE_…: tests plant the wrong rule that rows of or for such nodes may lie anywhere */
 };
 
 /* Cuts the plan. What cannot be cut is no error; only a programmer's mistake is. */

@@ -28,8 +28,8 @@ struct inner {
     uint32_t gets_side; /* where these are */
 };
 
-/* Only equalities, and one for each key. */
-static bool is_by_keys(const struct plan_node *node, const struct join *outer, struct inner *out)
+/* Only equalities, and one for each key; any comparison counts as one if a test wants that. */
+static bool is_by_keys(struct cutter *c, const struct plan_node *node, const struct join *outer, struct inner *out)
 {
     if (node->kind != NODE_JOIN) {
         return false;
@@ -44,7 +44,8 @@ static bool is_by_keys(const struct plan_node *node, const struct join *outer, s
         const struct join_condition *condition = &join->conditions[i];
         const struct expression *get = out->gets_side == 0 ? condition->left : condition->right;
         is_right = get->kind == EXPRESSION_REF &&
-                   (condition->comparison == COMPARE_EQUAL || condition->comparison == COMPARE_NOT_DISTINCT);
+                   (condition->comparison == COMPARE_EQUAL || condition->comparison == COMPARE_NOT_DISTINCT ||
+                    cut__is_planted(c, NODE_DELIM_GET));
     }
     return is_right;
 }
@@ -88,7 +89,7 @@ static uint32_t key_of(const struct inner *inner, uint32_t column, uint32_t n_ke
 }
 
 /* The inner join, if all conditions of the outer one compare a key with itself, and each key is compared. */
-static bool find_inner(const struct plan_node *node, struct inner *out)
+static bool find_inner(struct cutter *c, const struct plan_node *node, struct inner *out)
 {
     const struct join *outer = node->as.join;
     uint64_t seen = 0;
@@ -98,7 +99,7 @@ static bool find_inner(const struct plan_node *node, struct inner *out)
         uint32_t column = right->kind == EXPRESSION_REF ? right->as.index : 0;
         const struct plan_node *below =
             right->kind == EXPRESSION_REF ? below_projections(node->children[1], &column) : NULL;
-        if (condition->comparison != COMPARE_NOT_DISTINCT || below == NULL || !is_by_keys(below, outer, out)) {
+        if (condition->comparison != COMPARE_NOT_DISTINCT || below == NULL || !is_by_keys(c, below, outer, out)) {
             return false;
         }
         uint32_t key = key_of(out, column, outer->n_keys);
@@ -117,7 +118,7 @@ struct plan_node *cut__without_delim(struct cutter *c, const struct plan_node *n
     bool is_kind = (outer->type == JOIN_SEMI || outer->type == JOIN_ANTI) && outer->delim_side == 0 &&
                    outer->residual == NULL && !outer->is_asof && outer->n_keys > 0 && outer->n_keys < 64 &&
                    outer->n_conditions == outer->n_keys && cut__count_gets(node->children[1], outer->delim_id) == 1;
-    if (!is_kind || !find_inner(node, &inner)) {
+    if (!is_kind || !find_inner(c, node, &inner)) {
         return NULL;
     }
     struct plan_node *children[2] = {node->children[0], inner.node->children[1 - inner.gets_side]};
@@ -130,10 +131,10 @@ struct plan_node *cut__without_delim(struct cutter *c, const struct plan_node *n
         if (condition == NULL) {
             return NULL;
         }
-        join->conditions[i] =
-            (struct join_condition){.left = outer->keys[i],
-                                    .right = inner.gets_side == 0 ? condition->right : condition->left,
-                                    .comparison = condition->comparison};
+        join->conditions[i] = (struct join_condition){
+            .left = outer->keys[i],
+            .right = inner.gets_side == 0 ? condition->right : condition->left,
+            .comparison = cut__is_planted(c, NODE_DELIM_GET) ? outer->conditions[i].comparison : condition->comparison};
     }
     return plain;
 }

@@ -124,6 +124,9 @@ typedef enum err cut_rule_fn(struct cutter *c, struct plan_node *node, struct fr
 /* Cuts what is below the node and the node itself, by the table of rules. */
 MUST_USE enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out);
 
+/* Whether the test wants the wrong rule for such nodes. Those without children are wrong in their own ways. */
+bool cut__is_planted(const struct cutter *c, enum node_kind kind);
+
 /* Rules in files of their own. */
 enum err cut__join(struct cutter *c, struct plan_node *node, struct fragment *out);
 enum err cut__aggregate(struct cutter *c, struct plan_node *node, struct fragment *out);

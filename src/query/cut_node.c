@@ -597,6 +597,11 @@ static cut_rule_fn *const rules[N_NODE_KINDS] = {
 
 _Static_assert(N_NODE_KINDS <= 32, "wrong_kinds has a bit for each");
 
+bool cut__is_planted(const struct cutter *c, enum node_kind kind)
+{
+    return (c->options->wrong_kinds >> kind & 1) != 0;
+}
+
 /* What nearly every node would be if its rows could lie anywhere: right for a filter only. */
 static enum err cut_wrongly(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
@@ -613,7 +618,7 @@ static enum err cut_wrongly(struct cutter *c, struct plan_node *node, struct fra
 
 enum err cut__node(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
-    bool is_planted = (c->options->wrong_kinds >> node->kind & 1) != 0;
+    bool is_planted = node->n_children > 0 && cut__is_planted(c, node->kind);
     if (rules[node->kind] == NULL) {
         error_set(c->e, ERR_PRECONDITION, "%s: no rule for it", node_kind_name(node->kind));
         return ERR_PRECONDITION;

@@ -32,6 +32,14 @@ static struct fragment read_again(struct cutter *c, const struct fragment *shape
     return f;
 }
 
+/* A reader that takes what is everybody's for its own, or its own for everybody's. */
+static struct fragment read_wrongly(struct cutter *c, const struct fragment *shape)
+{
+    struct fragment f = read_again(c, shape);
+    f.spread = shape->spread == SPREAD_REPLICATED ? SPREAD_ANY : SPREAD_REPLICATED;
+    return f;
+}
+
 enum err cut__cte(struct cutter *c, struct plan_node *node, struct fragment *out)
 {
     struct fragment definition;
@@ -53,7 +61,7 @@ enum err cut__cte_ref(struct cutter *c, struct plan_node *node, struct fragment 
     if (rows == NULL) {
         return error_set(c->e, ERR_PRECONDITION, "a reference to a CTE that is not there");
     }
-    *out = read_again(c, &rows->shape);
+    *out = cut__is_planted(c, NODE_CTE_REF) ? read_wrongly(c, &rows->shape) : read_again(c, &rows->shape);
     return ERR_OK;
 }
 
@@ -111,7 +119,7 @@ static enum err share_key_side(struct cutter *c, const struct join *join, const 
                                struct fragment *out)
 {
     bool is_spread = cut__is_one(keys) || cut__is_together(keys, join->keys, join->n_keys) ||
-                     cut__ref_columns(c, join->keys, join->n_keys) == NULL;
+                     cut__ref_columns(c, join->keys, join->n_keys) == NULL || cut__is_planted(c, NODE_DELIM_GET);
     return is_spread ? cut__forward(c, keys, out) : cut__shuffle(c, keys, join->keys, join->n_keys, out);
 }
 
@@ -226,7 +234,7 @@ static enum err distinct_keys(struct cutter *c, const struct shared_rows *rows, 
         uint32_t *map = cut__invert(c, sources, join->n_keys, n_columns);
         cut__set_hashed(&f, cut__remap_keys(c, f.keys, map, n_columns));
     }
-    if (cut__is_one(&f) || f.spread == SPREAD_HASH) {
+    if (cut__is_one(&f) || f.spread == SPREAD_HASH || cut__is_planted(c, NODE_DELIM_GET)) {
         *out = f;
         return ERR_OK;
     }
