@@ -1,5 +1,6 @@
 -- Queries that are one task, whatever is forced, since tasks could not share them, or SQL cannot say what the plan of DuckDB
--- does; fallback.txt has the reasons. Those of wide.sql are in single.txt. `{ugly}` has files that only its maker knows of.
+-- does; fallback.txt has the reasons. Those of wide.sql are in single.txt, and both count for the tenth that may be one task.
+-- `{ugly}` has files that only its maker knows of.
 
 -- name: encrypted-parquet
 SELECT cls, count(*), max(k) FROM read_parquet('{ugly}/secret.parquet', encryption_config = {footer_key_value: '0123456789112345'}) GROUP BY cls;

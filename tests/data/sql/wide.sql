@@ -1,9 +1,10 @@
 -- Queries over all features of the dialect, on the tables of generate-tpch.sql and generate-ugly.sql. `{ugly}` is the
 -- folder of the latter. `ordered` means that the order of the result is part of the answer; `volatile`, that each run has
 -- another one, and only the types are compared; `volatile counted`, that each run has other rows, but always as many;
--- `empty`, that it has no rows, which no other query may be without.
+-- `empty`, that it has no rows, which no other query may be without; `fileless`, that it reads no files, so that there is
+-- nothing to share out: it names none, or has no rows whatever is in them, or asks for names of columns.
 
--- name: constant
+-- name: constant fileless
 SELECT 42;
 
 -- name: constants-of-all-types
@@ -230,7 +231,7 @@ SELECT id FROM one, facts WHERE facts.k = one.k LIMIT 100000;
 -- name: limit-offset-beyond empty
 SELECT id FROM facts OFFSET 20000;
 
--- name: limit-zero empty
+-- name: limit-zero empty fileless
 SELECT id, txt FROM facts LIMIT 0;
 
 -- name: limit-percent
@@ -414,7 +415,7 @@ SELECT cls, count(*), avg(p), (SELECT count(*) FROM b) FROM c GROUP BY cls;
 -- name: cte-shadowing
 WITH facts AS (SELECT id, k FROM facts WHERE id < 10) SELECT * FROM facts;
 
--- name: cte-recursive
+-- name: cte-recursive fileless
 WITH RECURSIVE t(n, f) AS (SELECT 1, 1::HUGEINT UNION ALL SELECT n + 1, f * (n + 1) FROM t WHERE n < 20) SELECT * FROM t;
 
 -- name: cte-recursive-over-table
@@ -563,22 +564,22 @@ SELECT span::VARCHAR AS s, count(*), min(span), max(span), max(span > INTERVAL 2
 -- name: hugeints
 SELECT huge, huge // 7, huge % 1000, huge::VARCHAR, sum(huge) OVER () FROM facts WHERE huge > 1000000000000000000000 AND id < 200;
 
--- name: values
+-- name: values fileless
 SELECT * FROM (VALUES (1, 'a', NULL), (2, NULL, DATE '2020-01-01'), (NULL, 'c', NULL)) t(a, b, c);
 
 -- name: values-join
 SELECT d.name, v.x FROM dims d JOIN (VALUES (1, 'one'), (2, 'two'), (NULL, 'none')) v(k, x) ON d.k = v.k;
 
--- name: range-function
+-- name: range-function fileless
 SELECT range, range * 2 FROM range(3, 20, 4);
 
--- name: series-of-dates
+-- name: series-of-dates fileless
 SELECT * FROM generate_series(DATE '2020-01-01', DATE '2020-03-01', INTERVAL 1 MONTH);
 
--- name: with-ordinality
+-- name: with-ordinality fileless
 SELECT * FROM unnest(['a', 'b', 'c']) WITH ORDINALITY AS t(x, n);
 
--- name: repeat-function
+-- name: repeat-function fileless
 SELECT count(*) FROM repeat_row(1, 'x', num_rows := 3);
 
 -- name: pivot
@@ -605,7 +606,7 @@ SELECT k * 2 AS a, a + 1 AS b FROM dims WHERE a > 10 ORDER BY b LIMIT 5;
 -- name: duplicate-names
 SELECT k AS x, name AS x, cls AS "select", score AS "a ""b""" FROM dims WHERE k < 5;
 
--- name: empty-result empty
+-- name: empty-result empty fileless
 SELECT k, name, since FROM dims WHERE 1 = 0;
 
 -- name: impossible-filter
@@ -683,13 +684,13 @@ SELECT k, count(*) FROM (SELECT k FROM '{ugly}/shared-*.csv' UNION ALL SELECT k 
 -- name: json-several
 SELECT j.k, count(*), max(j.extra), sum(len(j.list)) FROM read_json('{ugly}/shared-*.json') j GROUP BY j.k;
 
--- name: metadata
+-- name: metadata fileless
 SELECT column_name FROM (DESCRIBE SELECT * FROM dims);
 
 -- name: summarize
 SELECT * EXCLUDE (std) FROM (SUMMARIZE dims);
 
--- name: nothing-from-tables
+-- name: nothing-from-tables fileless
 SELECT count(*) FROM (SELECT 1 UNION ALL SELECT 2) t, (SELECT 3) u;
 
 -- name: deep-expression
@@ -766,3 +767,114 @@ SELECT c > 10, count(*), sum(a), min(b) FROM read_parquet('{ugly}/mixed-*.parque
 
 -- name: sum-that-cannot-overflow
 SELECT sum(r1.ps_suppkey), count(DISTINCT r0.c_mktsegment), count(*) FROM (SELECT * FROM customer q WHERE hash(q.c_custkey) % 6 = 0) r0 JOIN (SELECT * FROM partsupp q WHERE hash(q.ps_partkey) % 32 = 0) r1 ON r0.c_custkey = r1.ps_partkey AND r0.c_name < '%' WHERE (r0.c_custkey IS NOT NULL OR r1.ps_supplycost < 0.0);
+
+-- name: grouping-sets-of-rollups
+SELECT flag, level, small % 3 AS m, count(*), sum(price), grouping(flag, level, m) FROM facts GROUP BY GROUPING SETS (ROLLUP (flag, level), CUBE (m, level), (flag, m));
+
+-- name: grouping-sets-with-distinct-and-filter
+SELECT level, flag, count(DISTINCT k) FILTER (WHERE small > 0), sum(DISTINCT unsig % 100), string_agg(DISTINCT txt, '|' ORDER BY txt DESC) FROM facts GROUP BY CUBE (level, flag) HAVING count(*) > 100;
+
+-- name: rollup-over-join-with-nulls
+SELECT d.cls, f.level, count(*), count(d.k), grouping(d.cls), avg(f.price) FROM facts f LEFT JOIN dims d ON f.k = d.k GROUP BY ROLLUP (d.cls, f.level);
+
+-- name: pivot-of-two-columns
+PIVOT (SELECT level, flag, small, price FROM facts) ON level IN ('low', 'high'), flag IN (true, false) USING count(*) AS n, max(price) AS p GROUP BY small;
+
+-- name: unpivot-with-nulls
+SELECT what, count(*), count(v), sum(v) FROM (SELECT id, k::BIGINT AS k, small::BIGINT AS small, big FROM facts) s UNPIVOT INCLUDE NULLS (v FOR what IN (k, small, big)) GROUP BY what;
+
+-- name: unpivot-in-tuples
+SELECT a, count(x), sum(x), sum(y) FROM (FROM dims UNPIVOT ((x, y) FOR a IN ((k, cls) AS keys, (cls, k) AS turned))) GROUP BY a;
+
+-- name: asof-join-backwards
+SELECT f.id, f.k, d.name FROM facts f ASOF JOIN (SELECT * FROM dims WHERE score IS NOT NULL) d ON f.small = d.cls AND f.unsig <= d.k * 200 WHERE f.id % 5 = 0;
+
+-- name: asof-join-of-timestamps-grouped
+SELECT d.cls, count(*), min(f.ts), max(d.since) FROM facts f ASOF LEFT JOIN dims d ON f.ts > d.since::TIMESTAMP GROUP BY d.cls;
+
+-- name: lateral-of-lateral
+SELECT d.k, x.m, y.n FROM dims d, LATERAL (SELECT max(f.id) AS m FROM facts f WHERE f.k = d.k) x, LATERAL (SELECT count(*) AS n FROM facts g WHERE g.k = d.cls AND g.id < x.m) y WHERE d.k < 60;
+
+-- name: lateral-of-aggregate-with-order
+SELECT d.name, x.top FROM dims d JOIN LATERAL (SELECT list(f.id ORDER BY f.price DESC NULLS LAST, f.id)[1:3] AS top FROM facts f WHERE f.k = d.k AND f.small >= d.cls) x ON len(x.top) > 1;
+
+-- name: qualify-over-groups
+SELECT small, level, sum(price) AS s FROM facts GROUP BY small, level QUALIFY dense_rank() OVER (PARTITION BY level ORDER BY sum(price) DESC NULLS LAST) <= 2;
+
+-- name: qualify-with-named-window
+SELECT id, k, price FROM facts WHERE k IS NOT NULL WINDOW w AS (PARTITION BY k ORDER BY price DESC NULLS LAST, id) QUALIFY row_number() OVER w <= 2 AND lead(price) OVER w < price;
+
+-- name: window-frames-by-groups
+SELECT id, sum(price) OVER (PARTITION BY flag ORDER BY small NULLS LAST GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING EXCLUDE GROUP), first_value(small) OVER (PARTITION BY flag ORDER BY small DESC NULLS LAST GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM facts WHERE id < 1500;
+
+-- name: window-frames-of-decimals
+SELECT id, count(*) OVER (PARTITION BY level ORDER BY price RANGE BETWEEN 12.5 PRECEDING AND 3.25 FOLLOWING), sum(unsig) OVER (PARTITION BY level ORDER BY price DESC RANGE BETWEEN 100 PRECEDING AND 50 PRECEDING) FROM facts WHERE id < 2000 AND price IS NOT NULL;
+
+-- name: window-frames-per-row
+SELECT id, sum(unsig) OVER (PARTITION BY k % 9 ORDER BY id ROWS BETWEEN small % 3 + 3 PRECEDING AND abs(small) FOLLOWING) FROM facts WHERE id < 2000 AND small IS NOT NULL;
+
+-- name: window-with-nulls-ignored
+SELECT id, first_value(k IGNORE NULLS) OVER w, last_value(small IGNORE NULLS) OVER w, nth_value(txt, 2 IGNORE NULLS) OVER w, lag(k, 2, -1 IGNORE NULLS) OVER (PARTITION BY flag ORDER BY id) FROM facts WHERE id < 2500 WINDOW w AS (PARTITION BY flag ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING);
+
+-- name: window-ranks-ordered-by-arguments
+SELECT id, row_number(ORDER BY price NULLS FIRST, id) OVER (PARTITION BY k % 4 ORDER BY id ROWS 5 PRECEDING), lead(txt ORDER BY unsig, id) OVER (PARTITION BY level ORDER BY id) FROM facts WHERE id < 1000;
+
+-- name: cte-recursive-beside-tables
+WITH RECURSIVE steps(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM steps WHERE i < 9) SELECT s.i, count(f.id), max(f.price) FROM steps s LEFT JOIN facts f ON f.small + 5 = s.i GROUP BY s.i;
+
+-- name: cte-recursive-over-aggregate
+WITH RECURSIVE sizes AS MATERIALIZED (SELECT k % 16 AS g, count(*) AS n FROM facts WHERE k IS NOT NULL GROUP BY g), t(g, n, path) AS (SELECT g, n, [g] FROM sizes WHERE g = 1 UNION ALL SELECT s.g, t.n + s.n, list_append(t.path, s.g) FROM t JOIN sizes s ON s.g = t.g * 2) SELECT f.small, count(*), max(t.n), max(len(t.path)) FROM facts f JOIN t ON t.g = f.k % 16 GROUP BY f.small;
+
+-- name: cte-read-by-both-sides-of-a-union
+WITH c AS MATERIALIZED (SELECT k, level, sum(unsig) AS s FROM facts GROUP BY k, level) SELECT 'all' AS what, count(*) AS n, sum(s) AS s FROM c UNION ALL SELECT level::VARCHAR, count(*), max(s) FROM c WHERE k IN (SELECT k FROM c WHERE s > 100000) GROUP BY level;
+
+-- name: semi-join-of-rows-with-nulls
+SELECT id, k, small FROM facts f WHERE EXISTS (SELECT 1 FROM dims d WHERE d.k IS NOT DISTINCT FROM f.k AND d.cls = abs(f.small) % 4 AND d.score IS NULL) AND id < 4000;
+
+-- name: anti-join-on-two-keys-with-nulls
+SELECT id, k, small FROM facts f ANTI JOIN dims d ON f.k = d.k AND f.small <> d.cls WHERE id < 4000;
+
+-- name: not-in-rows-with-nulls
+SELECT count(*), sum(id) FROM facts WHERE (k, small) NOT IN (SELECT k, cls FROM dims WHERE k IS NOT NULL AND k > 3);
+
+-- name: except-all-of-several-columns
+SELECT k, level, flag FROM facts EXCEPT ALL SELECT k, level, flag FROM facts WHERE id % 3 = 1;
+
+-- name: intersect-all-with-nested-types
+SELECT list, obj FROM facts WHERE id < 6000 INTERSECT ALL SELECT list, obj FROM facts WHERE id > 3000;
+
+-- name: union-by-name-of-different-types
+SELECT x, count(*), count(y), max(z) FROM (SELECT small AS x, price AS y FROM facts UNION ALL BY NAME SELECT cls AS x, score AS y, name AS z FROM dims) GROUP BY x;
+
+-- name: distinct-on-several-with-ties ordered
+SELECT DISTINCT ON (level, flag) level, flag, price, id FROM facts WHERE price IS NOT NULL ORDER BY level NULLS FIRST, flag DESC NULLS LAST, price DESC, id;
+
+-- name: distinct-of-zones-and-unicode
+SELECT DISTINCT tstz AT TIME ZONE 'Asia/Kolkata' > TIMESTAMP '2020-04-15 12:00:00' AS late, upper(txt) AS u, length(txt), strlen(txt), unicode(txt), reverse(txt) FROM facts;
+
+-- name: groups-of-days-across-a-change-of-clocks
+SELECT date_trunc('day', tstz AT TIME ZONE 'Europe/Zurich') AS local_day, count(*), min(tstz), max(tstz - date_trunc('day', tstz)) FROM facts WHERE tstz < TIMESTAMPTZ '2020-04-05 00:00:00+02' GROUP BY local_day;
+
+-- name: aggregates-ordered-by-two-with-filter
+SELECT level, string_agg(txt, ',' ORDER BY unsig DESC, id) FILTER (WHERE flag), array_agg(DISTINCT small ORDER BY small DESC NULLS LAST), first(id ORDER BY price NULLS LAST, id) FILTER (WHERE small > 0), arg_min(txt, unsig::BIGINT * 100000 + id) FILTER (WHERE txt IS NOT NULL) FROM facts WHERE id < 5000 GROUP BY level;
+
+-- name: quantiles-of-times-and-intervals
+SELECT flag, quantile_disc(day, [0.25, 0.75]) FILTER (WHERE isfinite(day)), median(ts), quantile_cont(ts, 0.9), quantile_disc(tm, 0.1), quantile_disc(span, 0.5 ORDER BY span DESC), mad(price) FROM facts GROUP BY flag;
+
+-- name: list-functions-over-groups
+SELECT k % 6 AS g, list_sum(list_transform(list(small ORDER BY id), lambda x: coalesce(x, 0) * 2)), len(list_filter(list(price), lambda p: p > 0)), list_unique(list(txt)), list_sort(list_intersect(list(small), [1, 2, 30])), flatten(list([id % 2] ORDER BY id))[1:5] FROM facts WHERE id < 4000 GROUP BY g;
+
+-- name: structs-and-maps-as-keys
+SELECT obj.in AS deep, map['one'] AS one, {'l': level, 'f': flag} AS pair, count(*), max(obj.a) FROM facts GROUP BY ALL;
+
+-- name: maps-of-groups-joined
+SELECT d.name, m.counts[d.cls], map_keys(m.counts) FROM dims d JOIN (SELECT k, histogram(abs(small)::BIGINT) AS counts FROM facts WHERE small IS NOT NULL GROUP BY k) m ON m.k = d.k;
+
+-- name: decimals-of-all-widths-grouped
+SELECT (price / 10)::DECIMAL(4, 0) AS p, sum(price::DECIMAL(18, 6) * 3), sum(wide::DECIMAL(38, 4)), avg(price::DECIMAL(38, 10)), max(round(wide, -2)), sum(price) % 1.5 FROM facts GROUP BY p;
+
+-- name: hive-joined-by-its-folders
+SELECT a.y, a.mon, count(*), max(a.id), max(b.id) FROM read_parquet('{ugly}/hive/*/*/*.parquet', hive_partitioning = true) a JOIN read_parquet('{ugly}/hive/*/*/*.parquet', hive_partitioning = true) b ON a.y = b.y AND a.mon = b.mon AND a.id = b.id WHERE b.k = 7 GROUP BY a.y, a.mon;
+
+-- name: hive-window-by-folder
+SELECT y, mon, id, row_number() OVER (PARTITION BY y, mon ORDER BY id) AS n FROM read_parquet('{ugly}/hive/*/*/*.parquet', hive_partitioning = true) QUALIFY n <= 2;

@@ -215,7 +215,7 @@ bool test_has_rows(const struct test_query *query, const struct table *result)
     return is_right;
 }
 
-/* "-- name: NAME [ordered] [volatile [counted]] [empty]", then the query up to the next such line; "-- fails: TEXT" may be before it. */
+/* "-- name: NAME [ordered] [volatile [counted]] [empty] [fileless]", then the query up to the next such line, before which may be "-- fails: TEXT". */
 const struct test_query *test_queries(const char *file, uint32_t *out_n)
 {
     static const char mark[] = "\n-- name: ";
@@ -235,6 +235,7 @@ const struct test_query *test_queries(const char *file, uint32_t *out_n)
             .is_volatile = strstr(line, " volatile") != NULL,
             .is_counted = strstr(line, " counted") != NULL,
             .is_empty = strstr(line, " empty") != NULL,
+            .is_fileless = strstr(line, " fileless") != NULL,
             .fails = read_fails(line_end + 1),
             .sql = fill_in(line_end + 1, next != NULL ? (size_t)(next - line_end - 1) : strlen(line_end + 1)),
         };

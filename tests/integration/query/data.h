@@ -35,6 +35,7 @@ struct test_query {
     bool is_volatile;  /* its rows differ from run to run */
     bool is_counted;   /* but their number does not */
     bool is_empty;     /* it has no rows, on purpose */
+    bool is_fileless;  /* it reads no files, so that there is nothing to share out */
     const char *fails; /* a part of the error that it must end with; NULL: it does not fail */
 };
 

@@ -16,7 +16,9 @@
 #include "query/runner.h"
 #include "test.h"
 
-#define SINGLE_PERCENT_MAX 10
+#define SINGLE_PERCENT_MAX 10 /* of the queries that read files */
+#define FILELESS "it reads no files"
+#define FILELESS_MARK "; there is nothing to share out"
 #define SEED 20240601
 #define PLANNED_WAYS 4 /* the first ways, whose plans are not refined and whose stages are all forced */
 
@@ -130,8 +132,10 @@ static bool note_single(struct runner *runner, const struct test_query *query, s
     }
     if (reason != NULL) {
         totals->n_single++;
-        buf_format(&totals->singles, "%s: %s\n", query->name, reason);
+        buf_format(&totals->singles, "%s: %s%s\n", query->name, reason, query->is_fileless ? FILELESS_MARK : "");
     }
+    /* Only these are not among those that could be shared. */
+    CHECK(!query->is_fileless || (reason != NULL && strcmp(reason, FILELESS) == 0));
     return reason != NULL;
 }
 
@@ -280,7 +284,6 @@ TEST(queries_over_the_whole_dialect_are_right_and_few_of_them_are_one_task)
     struct totals totals = run_file(&runner, "wide.sql", 2);
     if (getenv("CAPSTAN_TEST_QUERY") == NULL) {
         check_golden("tests/data/sql/single.txt", totals.singles.n > 0 ? totals.singles.data : "");
-        CHECK(totals.n_single * 100 <= totals.n * SINGLE_PERCENT_MAX);
         CHECK_UINT(totals.n_unshared, 0);
         CHECK(totals.n_grouped > 0);
     }
@@ -303,6 +306,45 @@ TEST(what_cannot_be_cut_is_one_task_with_its_reason_and_right)
     CHECK_UINT(totals.n_without_rows, 0);
     buf_deinit(&totals.singles);
     runner_close(&runner);
+}
+
+/* How many lines of the golden file there are, and how many of them have the mark of queries without files. */
+static uint32_t count_lines(const char *path, uint32_t *out_fileless)
+{
+    uint32_t n = 0;
+    const char *text = test_read_file(path);
+    *out_fileless = 0;
+    for (const char *end = NULL; (end = strchr(text, '\n')) != NULL; text = end + 1) {
+        size_t mark = strlen(FILELESS_MARK);
+        n++;
+        *out_fileless += (size_t)(end - text) > mark && strncmp(end - mark, FILELESS_MARK, mark) == 0 ? 1 : 0;
+    }
+    return n;
+}
+
+/* By the golden files, which the tests above compare with what is so. */
+TEST(at_most_a_tenth_of_the_queries_that_read_files_are_one_task)
+{
+    static const char *const files[][2] = {{"wide.sql", "tests/data/sql/single.txt"},
+                                           {"fallback.sql", "tests/data/sql/fallback.txt"}};
+    uint32_t n_all = 0;
+    uint32_t n_single = 0;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        uint32_t n = 0;
+        uint32_t n_marked = 0;
+        uint32_t n_fileless = 0;
+        const struct test_query *queries = test_queries(files[i][0], &n);
+        for (uint32_t k = 0; k < n; k++) {
+            n_marked += queries[k].is_fileless ? 1 : 0;
+        }
+        n_single += count_lines(files[i][1], &n_fileless);
+        CHECK_UINT(n_fileless, n_marked);
+        n_single -= n_fileless;
+        n_all += n - n_fileless;
+    }
+    printf("%" PRIu32 " of %" PRIu32 " queries that read files are one task\n", n_single, n_all);
+    CHECK(n_single > 0);
+    CHECK(n_single * 100 <= n_all * SINGLE_PERCENT_MAX);
 }
 
 TEST(queries_that_were_wrong_once_are_right_in_all_ways)
