@@ -111,7 +111,7 @@ borrows_service := tests/integration/rpc/sanitizers.c tests/integration/postgres
                    $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 borrows_exec   := tests/integration/rpc/sanitizers.c tests/integration/query/table.c tests/unit/exchange/folder.c
 borrows_sql    := tests/integration/rpc/sanitizers.c tests/integration/exec/sql_cluster.c tests/unit/exchange/folder.c \
-                  $(addprefix tests/integration/query/,data.c schema.c table.c) $(wildcard tests/integration/query/generator*.c)
+                  $(addprefix tests/integration/query/,data.c order.c schema.c table.c) $(wildcard tests/integration/query/generator*.c)
 borrows_exchange := tests/integration/rpc/sanitizers.c tests/integration/rpc/proxy.c $(filter-out %_test.c,$(wildcard tests/unit/exchange/*.c))
 
 # Sources that the build makes itself, by folder, in gen/: the store's migrations as C, the messages of the protocol, the

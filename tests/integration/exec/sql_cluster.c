@@ -207,7 +207,8 @@ static void add_sources(const struct cluster *cluster, const struct cluster_job 
 {
     const struct cluster_stage *stage = &job->stages[job_stage];
     CHECK(job_stage < job->n_stages);
-    for (uint32_t i = 0; i < stage->n_tasks; i++) {
+    uint32_t n_read = stage->n_tasks - (job->mistake == CLUSTER_MISTAKE_OUTPUT && stage->n_tasks > 1 ? 1 : 0);
+    for (uint32_t i = 0; i < n_read; i++) {
         const struct cluster_output *output = &stage->outputs[i];
         const struct cluster_worker *worker = &cluster->workers[output->worker];
         struct exec_source source = {.stage = job_stage,
@@ -467,8 +468,9 @@ void cluster_result(struct cluster *cluster, struct cluster_job *job, struct tab
         bool is_result = job->read->stages[i].output.exchange == EXCHANGE_RESULT;
         job_stage = is_result && job->n_stages > 1 ? job->read->stages[i].job_stage : job_stage;
     }
-    for (uint32_t i = 0; i < job->stages[job_stage].n_tasks; i++) {
-        add_rows(cluster, job, job_stage, i, out);
+    uint32_t n = job->stages[job_stage].n_tasks;
+    for (uint32_t i = 0; i < n; i++) {
+        add_rows(cluster, job, job_stage, job->mistake == CLUSTER_MISTAKE_ORDER ? n - 1 - i : i, out);
     }
 }
 

@@ -46,6 +46,13 @@ struct cluster_stage {
     struct cluster_output *outputs;
 };
 
+/* Mistakes that a coordinator could make, made on purpose: comparisons must show them. */
+enum cluster_mistake {
+    CLUSTER_MISTAKE_NONE,
+    CLUSTER_MISTAKE_OUTPUT, /* of several tasks of a stage, what the last one has written is not read */
+    CLUSTER_MISTAKE_ORDER,  /* what the tasks of the result have written is read from the last one to the first */
+};
+
 /* A query that is under way: its plan and the outputs by stage of the job. */
 struct cluster_job {
     char id[32];
@@ -57,7 +64,8 @@ struct cluster_job {
     uint32_t n_refined;   /* second plannings */
     uint32_t answered_by; /* the stage of the job that ran all that was left while planning again; 0: none */
     uint32_t n_workers;   /* that get tasks, from the first on; 0: all */
-    struct buf *failure;  /* gets the words of a task that fails; NULL: that ends the test */
+    enum cluster_mistake mistake;
+    struct buf *failure; /* gets the words of a task that fails; NULL: that ends the test */
 };
 
 struct cluster {

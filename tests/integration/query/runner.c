@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "query/explain.h"
 #include "query/operators.h"
+#include "query/order.h"
 #include "query/physical.h"
 #include "query/refine.h"
 
@@ -435,18 +436,6 @@ static enum err run_stages(struct run *run)
     return err != ERR_OK ? err : error_set(run->e, ERR_INTERNAL, "no stage can be run, but there is no result");
 }
 
-static bool is_ordered(const struct plan_node *node)
-{
-    while (node != NULL) {
-        if (node->kind == NODE_ORDER || node->kind == NODE_TOP_N) {
-            return true;
-        }
-        bool goes_on = node->kind == NODE_PROJECTION || node->kind == NODE_LIMIT || node->kind == NODE_CTE;
-        node = goes_on ? node->children[node->n_children - 1] : NULL;
-    }
-    return false;
-}
-
 /* Plans and cuts. The plan that is handed out has been written as text and read again. */
 static enum err prepare(struct runner *runner, const char *sql, const struct cut_options *options, struct arena *arena,
                         struct physical_plan **out, bool *out_is_ordered, struct error *e)
@@ -469,7 +458,7 @@ static enum err prepare(struct runner *runner, const char *sql, const struct cut
     }
     if (err == ERR_OK) {
         with_catalog.catalog = catalog;
-        *out_is_ordered = plan->root != NULL && is_ordered(plan->root);
+        *out_is_ordered = order_is_given(plan->root);
         err = query_cut(plan, &with_catalog, arena, &cut, e);
     }
     if (err == ERR_OK) {

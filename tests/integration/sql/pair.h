@@ -10,12 +10,17 @@
 #define CAPSTAN_TESTS_INTEGRATION_SQL_PAIR_H
 
 #include "exec/sql_cluster.h"
+#include "query/planner.h"
 
 #define PAIR_WAYS 10
 
 struct pair {
     struct cluster clusters[2]; /* with memory, without */
     struct buf tables;          /* the data sets, as a member of a query's inputs */
+    struct arena arena;
+    struct planner_table *known; /* the same for the planner */
+    struct planner *planner;     /* which says whether a query orders its rows */
+    enum cluster_mistake mistake;
 };
 
 /*
@@ -35,6 +40,7 @@ struct pair_run {
     uint32_t n_tasks_max; /* of a stage */
     bool has_tail;        /* the last stages have become one task */
     uint64_t moved_rows;  /* that stages wrote for others */
+    bool has_failed;      /* there are no rows to compare */
     uint32_t n_files;     /* that both workers had of its outputs at its end */
 };
 
@@ -49,6 +55,9 @@ const struct pair_way *pair_way_of(uint32_t number);
  * a table again with the same types, one that turns the values into texts.
  */
 enum err pair_whole(struct pair *pair, const char *sql, struct table *out, struct buf *out_sql, struct error *e);
+
+/* How the rows of the query are to be compared: its plan says whether it orders them. */
+enum table_order pair_order(struct pair *pair, const char *sql);
 
 /* Runs the query in that way and compares. False if a task fails or the rows are others; then `why` says what. */
 bool pair_compare(struct pair *pair, const char *sql, const struct pair_way *way, const struct table *expected,
