@@ -247,8 +247,9 @@ static void make_empty(struct physical_plan *plan, uint32_t at, struct arena *ar
     }
     uint32_t tasks = physical_tasks(plan, at);
     if (tasks > 1) {
+        uint32_t last = physical_task_group(plan, at, tasks - 1).last; /* its partitions may be grouped already */
         stage->groups = arena_zalloc(arena, sizeof *stage->groups);
-        stage->groups[0] = (struct physical_group){.first = 0, .last = tasks - 1};
+        stage->groups[0] = (struct physical_group){.first = 0, .last = last};
         stage->n_groups = 1;
     }
 }

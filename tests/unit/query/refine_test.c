@@ -301,6 +301,28 @@ TEST(emptiness_is_passed_on)
     arena_deinit(&f.arena);
 }
 
+/* Partitions were put together while a second input was awaited, which then turns out to have no rows. */
+TEST(a_stage_whose_partitions_share_tasks_already_keeps_all_of_them_if_it_is_empty)
+{
+    struct fixture f = fixture_of(
+        "{\"stages\":["
+        "{\"id\":0,\"sql\":\"SELECT 1 AS c0\",\"output\":{\"exchange\":\"hash\",\"keys\":[\"c0\"],\"partitions\":4}},"
+        "{\"id\":1,\"sql\":\"SELECT 2 AS c0\",\"output\":{\"exchange\":\"broadcast\"}},"
+        "{\"id\":2,\"inputs\":{\"a\":0,\"b\":1},\"sql\":\"SELECT * FROM a, b\",\"empty_if\":[\"b\"],"
+        "\"output\":{\"exchange\":\"result\"}}]}");
+    static const uint64_t bytes[] = {10, 20, 500, 5};
+    f.sizes[0] =
+        (struct stage_size){.is_finished = true, .rows = 9, .bytes = 5000, .n_partitions = 4, .partition_bytes = bytes};
+    f.plan = (struct physical_plan *)(uintptr_t)refine(&f, 100);
+    CHECK_UINT(physical_tasks(f.plan, 2), 3);
+    f.sizes[1] = (struct stage_size){.is_finished = true};
+    const struct physical_plan *next = refine(&f, 100);
+    CHECK_UINT(physical_tasks(next, 2), 1);
+    CHECK_UINT(physical_task_group(next, 2, 0).first, 0);
+    CHECK_UINT(physical_task_group(next, 2, 0).last, 3);
+    arena_deinit(&f.arena);
+}
+
 /* Seed 1795045502 of the random queries: a choice that ends because there are no rows was the last that the tail waited for. */
 TEST(a_tail_does_not_wait_for_choices_about_nothing)
 {
