@@ -188,14 +188,31 @@ static bool read_projection(struct plan_reader *r, const struct json *json, cons
     return true;
 }
 
+/* Nodes whose expressions are calls of their own kind: nobody asks each of them again what it is. */
+static void check_kinds(struct plan_reader *r, struct expression *const *expressions, uint32_t n,
+                        enum expression_kind kind, const char *what)
+{
+    for (uint32_t i = 0; i < n && r->err == ERR_OK; i++) {
+        if (expressions[i]->kind != kind) {
+            (void)plan__malformed(r, what);
+        }
+    }
+}
+
 /* WINDOW and UNNEST: the child's columns, then the expressions. */
 static bool read_extension(struct plan_reader *r, const struct json *json, const struct relation *children,
                            struct relation *self)
 {
     struct projection *projection = &self->node->as.projection;
     struct input input = plan__input(&children[0]);
-    uint64_t table = plan__u64(r, json, self->node->kind == NODE_WINDOW ? "window_index" : "unnest_index");
+    bool is_window = self->node->kind == NODE_WINDOW;
+    uint64_t table = plan__u64(r, json, is_window ? "window_index" : "unnest_index");
     projection->expressions = plan__expressions(r, json_get(json, "expressions"), &input, &projection->n_expressions);
+    if (r->err == ERR_OK && projection->n_expressions == 0) {
+        (void)plan__malformed(r, "a node without expressions");
+    }
+    check_kinds(r, projection->expressions, projection->n_expressions,
+                is_window ? EXPRESSION_WINDOW : EXPRESSION_UNNEST, "the expressions of a window or of UNNEST");
     if (r->err != ERR_OK) {
         return false;
     }
@@ -230,6 +247,7 @@ static bool read_aggregate(struct plan_reader *r, const struct json *json, const
     struct input input = plan__input(&children[0]);
     aggregate->groups = plan__expressions(r, json_get(json, "groups"), &input, &aggregate->n_groups);
     aggregate->aggregates = plan__expressions(r, json_get(json, "expressions"), &input, &aggregate->n_aggregates);
+    check_kinds(r, aggregate->aggregates, aggregate->n_aggregates, EXPRESSION_AGGREGATE, "the aggregates of a node");
     aggregate->sets = read_sets(r, json_get(json, "grouping_sets"), aggregate->n_groups, &aggregate->n_sets);
     aggregate->groupings =
         read_sets(r, json_get(json, "grouping_functions"), aggregate->n_groups, &aggregate->n_groupings);

@@ -270,6 +270,17 @@ static bool read_number(struct plan_reader *r, const struct json *value, double 
     return true;
 }
 
+/* Days have 32 bits; more of them would be no date that anybody can write. */
+static bool is_in_range(struct plan_reader *r, const struct constant *constant)
+{
+    int64_t days = (int64_t)constant->as.integer.lower;
+    bool is_right = constant->type->id != TYPE_DATE || days == (int32_t)days;
+    if (!is_right) {
+        (void)plan__malformed(r, "a date");
+    }
+    return is_right;
+}
+
 static bool read_as(struct plan_reader *r, const struct json *value, struct constant *out)
 {
     switch (type_form(out->type->id)) {
@@ -281,7 +292,7 @@ static bool read_as(struct plan_reader *r, const struct json *value, struct cons
         }
         return true;
     case FORM_INTEGER:
-        return read_integer(r, value, &out->as.integer);
+        return read_integer(r, value, &out->as.integer) && is_in_range(r, out);
     case FORM_NUMBER:
         return read_number(r, value, &out->as.number);
     case FORM_TEXT:

@@ -311,6 +311,31 @@ TEST(what_is_not_known_is_a_reason_and_not_a_guess)
 #define SECOND_RIGHT "\"left_projection_map\":[],\"right_projection_map\":[1]"
 #define ALL_COLUMNS "\"left_projection_map\":[],\"right_projection_map\":[]"
 
+#define PLAN_JSON(node, columns, expressions)                                                                          \
+    "{\"error\":false,\"plans\":[{\"type\":\"" node "\",\"children\":[" LEFT_JSON "]," columns                         \
+    ",\"expressions\":[" expressions "]}]}"
+#define GROUPS_JSON                                                                                                    \
+    "\"groups\":[],\"grouping_sets\":[],\"grouping_functions\":[],\"group_index\":4,\"aggregate_index\":5,\"groupings_index\":6"
+#define DATE_JSON(days)                                                                                                   \
+    "{\"expression_class\":\"BOUND_CONSTANT\",\"type\":\"VALUE_CONSTANT\",\"alias\":\"\",\"value\":{\"type\":" TYPE_JSON( \
+        "DATE") ",\"is_null\":false,\"value\":" days "}}"
+
+TEST(calls_and_values_that_cannot_be_are_refused)
+{
+    CHECK_STR(reason(PLAN_JSON("LOGICAL_AGGREGATE_AND_GROUP_BY", GROUPS_JSON, REF_JSON("INTEGER", "0")), ERR_INVALID),
+              "the plan is not as expected: the aggregates of a node");
+    CHECK_STR(reason(PLAN_JSON("LOGICAL_WINDOW", "\"window_index\":4", REF_JSON("INTEGER", "0")), ERR_INVALID),
+              "the plan is not as expected: the expressions of a window or of UNNEST");
+    CHECK_STR(reason(PLAN_JSON("LOGICAL_WINDOW", "\"window_index\":4", ""), ERR_INVALID),
+              "the plan is not as expected: a node without expressions");
+    CHECK_STR(
+        reason(PLAN_JSON("LOGICAL_PROJECTION", "\"table_index\":4", DATE_JSON("9223372036854775807")), ERR_INVALID),
+        "the plan is not as expected: a date");
+    CHECK_STR(reason(PLAN_JSON("LOGICAL_PROJECTION", "\"table_index\":4", DATE_JSON("2147483648")), ERR_INVALID),
+              "the plan is not as expected: a date");
+    done();
+}
+
 static struct plan_node *read_join(const char *json)
 {
     struct plan_node *root = NULL;
