@@ -878,3 +878,90 @@ SELECT a.y, a.mon, count(*), max(a.id), max(b.id) FROM read_parquet('{ugly}/hive
 
 -- name: hive-window-by-folder
 SELECT y, mon, id, row_number() OVER (PARTITION BY y, mon ORDER BY id) AS n FROM read_parquet('{ugly}/hive/*/*/*.parquet', hive_partitioning = true) QUALIFY n <= 2;
+
+-- name: aggregates-of-bits
+SELECT k, bit_and(unsig), bit_or(unsig), bit_xor(unsig), bit_count(bit_xor(unsig)) FROM facts GROUP BY k;
+
+-- name: aggregates-of-the-first-few
+SELECT cls, min(name, 3), max(name, 2), min(since, 2), count_if(score > 10) FROM dims GROUP BY cls;
+
+-- name: aggregates-arg-of-the-first-few
+SELECT level, arg_max(txt, id, 3), arg_min(id, id, 2), arg_max(day, id) FROM facts GROUP BY level;
+
+-- name: aggregates-of-regressions
+SELECT cls, regr_count(score, k), round(regr_slope(score, k), 6), round(regr_r2(score, k), 6), round(covar_pop(score, k), 4)
+FROM dims GROUP BY cls;
+
+-- name: histograms-of-groups
+SELECT flag, histogram(small), histogram(level) FROM facts GROUP BY flag;
+
+-- name: truths-of-groups-with-filters
+SELECT level, bool_and(flag) FILTER (WHERE id % 3 = 0), bool_or(flag) FILTER (WHERE k = 7), count(flag) FILTER (WHERE NOT flag)
+FROM facts GROUP BY level HAVING count(*) > 10;
+
+-- name: window-shares-of-partitions
+SELECT id, ntile(5) OVER w, cume_dist() OVER w, percent_rank() OVER w, dense_rank() OVER w
+FROM facts WHERE k < 20 WINDOW w AS (PARTITION BY k ORDER BY id);
+
+-- name: window-nth-without-nulls
+SELECT id, nth_value(day, 2 IGNORE NULLS) OVER w, lead(small, 3, -99::TINYINT) OVER w
+FROM facts WHERE id < 3000 WINDOW w AS (PARTITION BY level ORDER BY id ROWS BETWEEN 5 PRECEDING AND 2 FOLLOWING);
+
+-- name: window-of-windows
+SELECT k, max(gap) FROM (SELECT k, id - lag(id) OVER (PARTITION BY k ORDER BY id) AS gap FROM facts) GROUP BY k
+HAVING max(gap) > 0;
+
+-- name: texts-taken-apart
+SELECT txt, count(*), any_value(string_split(txt, ' ')), min(regexp_extract_all(txt, '[a-z]+')), max(levenshtein(txt, 'a')),
+       min(translate(txt, 'aäz', 'xyz')), max(printf('%5s|', txt)), min(reverse(txt)) FROM facts WHERE txt IS NOT NULL GROUP BY txt;
+
+-- name: buckets-of-time-in-zones
+SELECT time_bucket(INTERVAL '3 hours', tstz) AS t, count(*), min(tstz AT TIME ZONE 'Europe/Zurich'), max(date_part('hour', tstz))
+FROM facts WHERE tstz < TIMESTAMPTZ '2020-04-05 00:00:00+00' GROUP BY t;
+
+-- name: nested-fields-as-keys
+SELECT obj.in.deep, obj.b, count(*), sum(obj.a) FROM facts GROUP BY ALL;
+
+-- name: maps-taken-apart
+SELECT map['one'] AS one, count(*), min(map_keys(map)), min(cardinality(map)), max(map_entries(map)) FROM facts GROUP BY one;
+
+-- name: json-taken-apart
+SELECT js->>'v' AS v, sum((js->'k')::INTEGER), count(DISTINCT json_extract_string(js, '$.k')), min(json_type(js, '$.k'))
+FROM facts GROUP BY v;
+
+-- name: lists-put-together
+SELECT k, list_sort(flatten(list(list_filter(list, lambda x: x IS NOT NULL)))) AS all, max(len(list)), min(list_sum(list))
+FROM facts WHERE k BETWEEN 10 AND 30 GROUP BY k;
+
+-- name: arrays-measured
+SELECT arr, count(*), round(max(array_distance(arr::FLOAT[3], [1, 1, 1]::FLOAT[3])), 4), sum(arr[2]) FROM facts GROUP BY arr;
+
+-- name: intervals-of-groups
+SELECT k, max(span), min(span), max(age(DATE '2001-01-01', day)) FROM facts WHERE isfinite(day) AND k < 50 GROUP BY k;
+
+-- name: correlated-in-correlated
+SELECT d.k, d.name FROM dims d WHERE EXISTS (SELECT 1 FROM facts f WHERE f.k = d.k AND f.id > (
+       SELECT avg(g.id) FROM facts g WHERE g.k = f.k AND g.small > d.cls));
+
+-- name: aggregates-of-both-sides-of-a-union ordered
+SELECT src, n, total FROM (SELECT 'f' AS src, k AS n, sum(unsig) AS total FROM facts GROUP BY k
+       UNION ALL SELECT 'd', cls, count(*) FROM dims GROUP BY cls) ORDER BY total DESC NULLS LAST, src, n LIMIT 25;
+
+-- name: windows-in-set-operations
+SELECT k, rank() OVER (ORDER BY k) AS r FROM dims WHERE cls = 1 EXCEPT
+SELECT k, rank() OVER (ORDER BY k) AS r FROM dims WHERE cls = 1 AND score IS NULL;
+
+-- name: customers-without-orders-by-nation
+SELECT n_name, count(*) AS n, sum(c_acctbal) FROM customer JOIN nation ON c_nationkey = n_nationkey
+       ANTI JOIN orders ON o_custkey = c_custkey GROUP BY n_name;
+
+-- name: semi-join-of-aggregates
+SELECT l_returnflag, count(*), sum(l_quantity) FROM lineitem SEMI JOIN
+       (SELECT o_custkey, max(o_orderkey) AS last FROM orders GROUP BY o_custkey) ON last = l_orderkey GROUP BY l_returnflag;
+
+-- name: full-join-of-aggregates
+SELECT a.k, a.n, b.m FROM (SELECT k, count(*) AS n FROM facts WHERE small > 2 GROUP BY k) a
+       FULL JOIN (SELECT k, sum(score) AS m FROM dims WHERE cls < 2 GROUP BY k) b ON a.k = b.k;
+
+-- name: ordered-by-all-of-a-join ordered
+SELECT d.cls, f.level, f.day FROM facts f JOIN dims d USING (k) WHERE f.id < 2500 AND f.day IS NOT NULL ORDER BY ALL LIMIT 300;
