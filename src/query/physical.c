@@ -195,7 +195,7 @@ void physical__write_nested(struct buf *out, const char *sql)
         size_t n = sql_quoted_bytes(sql + i, is_after_word);
         bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
         bool is_space = n == 0 && (isspace((unsigned char)sql[i]) || sql[i] == ';');
-        is_after_word = n == 0 && sql_is_word(sql[i]);
+        is_after_word = n == 0 && sql_is_in_word(is_after_word, sql[i]);
         i += n > 0 ? n : 1;
         end = is_comment || is_space ? end : i;
     }

@@ -41,7 +41,7 @@ size_t physical_last_statement(const char *sql)
             bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
             start = next > start && !is_comment ? next : start;
         }
-        is_after_word = n == 0 && sql_is_word(sql[i]);
+        is_after_word = n == 0 && sql_is_in_word(is_after_word, sql[i]);
         i += n > 0 ? n : 1;
     }
     return start;
@@ -294,7 +294,7 @@ static enum err fill(struct filler *f, const char *sql)
             p = end + 2;
             continue;
         }
-        is_after_word = sql_is_word(*p);
+        is_after_word = sql_is_in_word(is_after_word, *p);
         copy_char(f, *p++);
     }
     return ERR_OK;

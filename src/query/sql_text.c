@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/check.h"
+
 /* A comment, in which there may be others. 0: it has no end. */
 static size_t comment_bytes(const char *p)
 {
@@ -93,10 +95,12 @@ size_t sql_quoted_bytes(const char *p, bool is_after_word)
 size_t sql_trimmed_bytes(const char *sql)
 {
     size_t end = 0;
+    bool is_after_word = false;
     for (size_t i = 0; sql[i] != '\0';) {
-        size_t n = sql_quoted_bytes(sql + i, i > 0 && sql_is_word(sql[i - 1]));
+        size_t n = sql_quoted_bytes(sql + i, is_after_word);
         bool is_comment = n > 0 && (sql[i] == '-' || sql[i] == '/');
         bool is_nothing = is_comment || sql[i] == ';' || isspace((unsigned char)sql[i]);
+        is_after_word = n == 0 && sql_is_in_word(is_after_word, sql[i]);
         i += n > 0 ? n : 1;
         end = is_nothing ? end : i;
     }
@@ -106,6 +110,11 @@ size_t sql_trimmed_bytes(const char *sql)
 bool sql_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+bool sql_is_in_word(bool is_after_word, char c)
+{
+    return sql_is_word(c) || (c == '$' && is_after_word);
 }
 
 /* The length of a number, or of $ and a number, and of the letters right behind it; 0 if there is none. */
@@ -119,6 +128,60 @@ static size_t number_bytes(const char *p)
         n++;
     }
     return n;
+}
+
+/* Whether one of the blanks of Unicode is here. DuckDB takes these for blanks outside of quotes, all others for letters. */
+static bool is_foreign_blank(const char *p)
+{
+    static const char *const blanks[] = {
+        "\xc2\xa0",     /* U+00A0 */
+        "\xe1\x9a\x80", /* U+1680, which it leaves */
+        "\xe2\x80\xaf", /* U+202F */
+        "\xe2\x81\x9f", /* U+205F */
+        "\xe2\x81\xa0", /* U+2060 */
+        "\xe3\x80\x80", /* U+3000 */
+        "\xef\xbb\xbf", /* U+FEFF */
+    };
+    bool is_one = strncmp(p, "\xe2\x80", 2) == 0 && ((unsigned char)p[2] & 0xf0) == 0x80; /* U+2000 to U+200F */
+    for (size_t i = 0; i < ARRAY_LEN(blanks) && !is_one; i++) {
+        is_one = strncmp(p, blanks[i], strlen(blanks[i])) == 0;
+    }
+    return is_one;
+}
+
+/* The same in the first `n` bytes. */
+static bool has_foreign_blank(const char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n && !is_foreign_blank(p + i)) {
+        i++;
+    }
+    return i < n;
+}
+
+/* Whether what follows is a quote on another line: behind E'…' that is more of the same text, with the same escapes. */
+static bool goes_on(const char *p)
+{
+    bool is_next_line = false;
+    for (;;) {
+        bool is_comment = (p[0] == '-' && p[1] == '-') || (p[0] == '/' && p[1] == '*');
+        if (!is_comment && !isspace((unsigned char)*p)) {
+            return is_next_line && *p == '\'';
+        }
+        is_next_line = is_next_line || *p == '\n' || *p == '\r';
+        p += is_comment ? sql_quoted_bytes(p, false) : 1;
+    }
+}
+
+/* What DuckDB may part in another way than we do, in words; `n` bytes are a quote, a comment, or else. NULL: nothing. */
+static const char *difference(const char *p, size_t n, bool is_quoted)
+{
+    bool has_escapes = is_quoted && (*p == 'e' || *p == 'E');
+    if (has_escapes && goes_on(p + n)) {
+        return "a quote that goes on in the next line";
+    }
+    size_t n_outside = !is_quoted ? n : *p == '$' ? tag_bytes(p) : 0;
+    return has_foreign_blank(p, n_outside) ? "a blank of Unicode outside of quotes" : NULL;
 }
 
 const char *sql_oddity(const char *sql)
@@ -135,6 +198,11 @@ const char *sql_oddity(const char *sql)
         if (is_open) {
             return "a quote or a comment that does not end";
         }
+        size_t n = n_number > 0 ? n_number : quoted > 0 ? quoted : 1;
+        const char *why = difference(p, n, quoted > 0);
+        if (why != NULL) {
+            return why;
+        }
         if (quoted == 0 && strchr("([{", *p) != NULL) {
             depth++;
         } else if (quoted == 0 && strchr(")]}", *p) != NULL) {
@@ -145,8 +213,8 @@ const char *sql_oddity(const char *sql)
         } else if (quoted == 0 && *p == ';' && depth > 0) {
             return "a statement that ends inside of brackets";
         }
-        is_after_word = n_number > 0 || (quoted == 0 && sql_is_word(*p));
-        p += n_number > 0 ? n_number : quoted > 0 ? quoted : 1;
+        is_after_word = n_number > 0 || (quoted == 0 && sql_is_in_word(is_after_word, *p));
+        p += n;
     }
     return depth > 0 ? "a bracket that does not close" : NULL;
 }
@@ -160,7 +228,7 @@ bool sql_is_part(const char *sql)
         if (is_comment || (quoted == 0 && *p == ';')) {
             return false;
         }
-        is_after_word = quoted == 0 && sql_is_word(*p);
+        is_after_word = quoted == 0 && sql_is_in_word(is_after_word, *p);
         p += quoted > 0 ? quoted : 1;
     }
     return sql_oddity(sql) == NULL;
@@ -179,13 +247,15 @@ bool sql_has_call(const char *sql, const char *function)
 {
     size_t n_function = strlen(function);
     bool is_after_word = false;
+    bool is_after_dot = false;
     for (const char *p = sql; *p != '\0';) {
         size_t quoted = sql_quoted_bytes(p, is_after_word);
-        if (quoted == 0 && !is_after_word && strncasecmp(p, function, n_function) == 0 && !sql_is_word(p[n_function]) &&
-            has_bracket(p + n_function)) {
+        if (quoted == 0 && !is_after_word && !is_after_dot && strncasecmp(p, function, n_function) == 0 &&
+            !sql_is_in_word(true, p[n_function]) && has_bracket(p + n_function)) {
             return true;
         }
-        is_after_word = quoted == 0 && (sql_is_word(*p) || *p == '.');
+        is_after_word = quoted == 0 && sql_is_in_word(is_after_word, *p);
+        is_after_dot = *p == '.';
         p += quoted > 0 ? quoted : 1;
     }
     return false;
@@ -200,7 +270,7 @@ bool sql_has(const char *sql, const char *characters)
         if (quoted == 0 && strncmp(p, characters, n) == 0) {
             return true;
         }
-        is_after_word = quoted == 0 && sql_is_word(*p);
+        is_after_word = quoted == 0 && sql_is_in_word(is_after_word, *p);
         p += quoted > 0 ? quoted : 1;
     }
     return false;
@@ -222,7 +292,7 @@ static size_t bytes_before(const char *p, const char *word)
         size_t quoted = sql_quoted_bytes(p + n, is_after_word);
         bool is_here =
             n_word > 0 && !is_after_word && strncasecmp(p + n, word, n_word) == 0 && !sql_is_word(p[n + n_word]);
-        is_after_word = quoted == 0 && sql_is_word(p[n]);
+        is_after_word = quoted == 0 && sql_is_in_word(is_after_word, p[n]);
         if (quoted == 0 && depth == 0 && (p[n] == ',' || p[n] == ')' || is_here)) {
             return n;
         }

@@ -13,8 +13,11 @@
 /* The length of a quoted text, name or comment at `p`; 0 if there is none. An open end goes to the end of the SQL. */
 size_t sql_quoted_bytes(const char *p, bool is_after_word);
 
-/* Whether the byte can be part of a name. */
+/* Whether the byte can be part of a name, wherever in it. */
 bool sql_is_word(char c);
+
+/* Whether the byte, outside of quotes, is in a word: $ is, if it is behind a part of one. */
+bool sql_is_in_word(bool is_after_word, char c);
 
 /* The length of one statement without the semicolons, blanks and comments at its end. */
 size_t sql_trimmed_bytes(const char *sql);

@@ -315,7 +315,7 @@ static size_t statement_bytes(const char *sql)
     size_t n = 0;
     while (sql[n] != '\0' && sql[n] != ';') {
         size_t quoted = sql_quoted_bytes(sql + n, is_after_word);
-        is_after_word = quoted == 0 && sql_is_word(sql[n]);
+        is_after_word = quoted == 0 && sql_is_in_word(is_after_word, sql[n]);
         n += quoted > 0 ? quoted : 1;
     }
     return n;

@@ -574,6 +574,7 @@ TEST(the_last_of_several_statements_is_found)
     CHECK_UINT(physical_last_statement("select ';' ; -- x\n"), 0);
     CHECK_UINT(physical_last_statement("a; b;c ; "), 5);
     CHECK_UINT(physical_last_statement("create view v as select ';'; select $$;$$"), 28);
+    CHECK_UINT(physical_last_statement("select 1 as a$$q$; select 2 as x$q$"), 18);
 }
 
 static void check_names(const char *const *names, uint32_t n, const char *sql, bool is_told)

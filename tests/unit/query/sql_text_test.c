@@ -8,7 +8,8 @@ TEST(calls_are_found_outside_of_quotes_and_comments)
     CHECK(sql_has_call("select * from CUSTOM -- (\n /* x */ ( 'a' )", "custom"));
     CHECK(
         !sql_has_call("select 'custom(', \"custom\", $$custom($$ -- custom(\n from custom where customs(1)", "custom"));
-    CHECK(!sql_has_call("select a.custom(1), my_custom(2), custom", "custom"));
+    CHECK(!sql_has_call("select a.custom(1), my_custom(2), custom, a$custom(3), custom$(4)", "custom"));
+    CHECK(sql_has_call("select 1 as a$$, custom(1), 2 as b$$", "custom"));
 }
 
 TEST(an_item_ends_at_its_comma_or_bracket)
@@ -112,9 +113,12 @@ TEST(comments_and_quotes_end_where_they_do_for_duckdb)
 /* What would be read in another way than it looks, where it stands between other SQL. */
 TEST(sql_that_does_not_close_is_odd)
 {
-    static const char *const right[] = {"", "SELECT (1), [2], {'a': 3} -- )",
+    static const char *const right[] = {"",
+                                        "SELECT (1), [2], {'a': 3} -- )",
                                         "SELECT ')', \"(\", $$($$, e'\\')' /* ( */",
-                                        "SELECT DATE'2020-01-01', 1.5e3, $1, a1.e FROM t$1", "a; b"};
+                                        "SELECT DATE'2020-01-01', 1.5e3, $1, a1.e FROM t$1",
+                                        "a; b",
+                                        "SELECT a$$, b$c$, 'a'\n'b', e'a' -- b\n, 'c', 'a\xc2\xa0' -- \xc2\xa0"};
     static const struct {
         const char *sql;
         const char *why;
@@ -131,6 +135,18 @@ TEST(sql_that_does_not_close_is_odd)
         {"SELECT 1$a$ ' $a$", "a quote right behind a number"},
         {"SELECT $1$a$ ' $a$", "a quote right behind a number"},
         {"SELECT .5e'a'", "a quote right behind a number"},
+        {"SELECT e'a'\n'\\''", "a quote that goes on in the next line"},
+        {"SELECT E'a' -- b\r /* c */ 'd'", "a quote that goes on in the next line"},
+        {"SELECT 1,\xc2\xa0$q$ '\xc2\xa0$q$", "a blank of Unicode outside of quotes"},
+        {"SELECT 1\xe3\x80\x80", "a blank of Unicode outside of quotes"},
+        {"SELECT a\xe1\x9a\x80", "a blank of Unicode outside of quotes"},
+        {"\xef\xbb\xbfSELECT 1", "a blank of Unicode outside of quotes"},
+        {"SELECT\xe2\x80\x80 1", "a blank of Unicode outside of quotes"},
+        {"SELECT\xe2\x80\x8b 1", "a blank of Unicode outside of quotes"},
+        {"SELECT\xe2\x80\xaf 1", "a blank of Unicode outside of quotes"},
+        {"SELECT\xe2\x81\x9f 1", "a blank of Unicode outside of quotes"},
+        {"SELECT\xe2\x81\xa0 1", "a blank of Unicode outside of quotes"},
+        {"SELECT $\xc2\xa0$ ' $\xc2\xa0$", "a blank of Unicode outside of quotes"},
     };
     for (size_t i = 0; i < ARRAY_LEN(right); i++) {
         CHECK(sql_oddity(right[i]) == NULL);
@@ -157,6 +173,7 @@ TEST(what_is_behind_a_statement_is_no_part_of_it)
         {"SELECT 1 /* a; */; -- b", 8},
         {"SELECT $$;$$;", 12},
         {"SELECT 8 - 1;", 12},
+        {"SELECT 8 AS a$$; -- $$", 15},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         CHECK_UINT(sql_trimmed_bytes(cases[i].sql), cases[i].n);
