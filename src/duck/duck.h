@@ -102,6 +102,26 @@ MUST_USE enum err duck_rows(struct duck_connection *connection, const char *sql,
  */
 MUST_USE enum err duck_count(struct duck_connection *connection, const char *sql, uint64_t *out_rows, struct error *e);
 
+/*
+ * SQL of others, here and in duck_query and duck_pour, must read only, whatever whoever looked at it before took it for: it
+ * is a SELECT, or an EXPLAIN of one by itself, behind statements that make what is gone with the connection, such as
+ * temporary views. ERR_INVALID if DuckDB takes it for anything else. No result of the connection may be open.
+ */
+
+/* Runs such statements, without anything behind them. */
+MUST_USE enum err duck_run_views(struct duck_connection *connection, const char *sql, struct error *e);
+
+/* As duck_rows. */
+MUST_USE enum err duck_read_rows(struct duck_connection *connection, const char *sql, duck_row_fn *row, void *context,
+                                 struct error *e);
+
+/* COPY (select) TO `to`, which is a file in quotes and options in brackets; one row, with the number of rows. */
+MUST_USE enum err duck_copy(struct duck_connection *connection, const char *select, const char *to, duck_row_fn *row,
+                            void *context, struct error *e);
+
+/* How many statements DuckDB takes the SQL for; 0: none, or it cannot be parsed. */
+uint64_t duck_statements(struct duck_connection *connection, const char *sql);
+
 /* Runs SQL; the result of its last statement is read in pieces while DuckDB works. */
 MUST_USE enum err duck_query(struct duck_connection *connection, const char *sql, struct duck_result **out,
                              struct error *e);

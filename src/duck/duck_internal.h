@@ -209,6 +209,28 @@ void duck__begin(struct duck_connection *connection);
 /* Sets `e` to what DuckDB says went wrong. `text` may be NULL. */
 enum err duck__fail(struct duck_connection *connection, struct error *e, const char *text);
 
+/* Parts SQL into statements, one at least; what is handed out is to be destroyed, also after an error. */
+MUST_USE enum err duck__extract(struct duck_connection *connection, const char *sql, duckdb_extracted_statements *out,
+                                idx_t *out_n, struct error *e);
+
+/* Runs a statement, and drops its result. */
+MUST_USE enum err duck__execute(struct duck_connection *connection, duckdb_prepared_statement statement,
+                                struct error *e);
+
+/*
+ * SQL of others is run between these (foreign.c), and each of its statements is checked: one that stands before the last, and
+ * that one, of `n` in `sql`. Between them there must be no other SQL on the connection.
+ */
+MUST_USE enum err duck__begin_reading(struct duck_connection *connection, struct error *e);
+void duck__end_reading(struct duck_connection *connection);
+MUST_USE enum err duck__check_before(duckdb_prepared_statement statement, idx_t i, struct error *e);
+MUST_USE enum err duck__check_last(struct duck_connection *connection, duckdb_prepared_statement statement,
+                                   const char *sql, idx_t n, struct error *e);
+
+/* COPY (select) TO …, if that is what it is for DuckDB. */
+MUST_USE enum err duck__write_copy(struct buf *out, struct duck_connection *connection, const char *select,
+                                   const char *to, struct error *e);
+
 /* Takes DuckDB's other form of an error, which may be none, and frees it. */
 MUST_USE enum err duck__take_error(struct duck_connection *connection, duckdb_error_data data, struct error *e);
 

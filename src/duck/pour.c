@@ -342,10 +342,17 @@ enum err duck_pour(struct duck_connection *connection, const char *select, const
         err = duck_run(connection, "SET enable_progress_bar = true; SET enable_progress_bar_print = false", e);
     }
     if (err == ERR_OK) {
-        buf_format(&sql, "COPY (%s\n) TO '" NO_FILE "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", select);
+        err =
+            duck__write_copy(&sql, connection, select, "'" NO_FILE "' (FORMAT " FORMAT_NAME ", USE_TMP_FILE false)", e);
+    }
+    if (err == ERR_OK) {
+        err = duck__begin_reading(connection, e);
+    }
+    if (err == ERR_OK) {
         duck__api.connection_get_arrow_options(connection->connection, &pour.arrow);
         current = &pour;
         err = run(&pour, sql.data, e);
+        duck__end_reading(connection);
         duck_excerpt_without(e, "COPY (");
         current = NULL;
         duck__api.destroy_arrow_options(&pour.arrow);

@@ -12,13 +12,15 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "duck/duck_internal.h"
+#include "duck/excerpt.h"
 
 struct duck_result {
     struct duck_connection *connection;
     duckdb_prepared_statement statement;
     duckdb_result result;
     bool has_result;
-    bool is_ended; /* DuckDB takes it amiss to be asked again after the end */
+    bool is_reading; /* in a transaction of duck__begin_reading */
+    bool is_ended;   /* DuckDB takes it amiss to be asked again after the end */
     duckdb_arrow_options arrow;
     struct duck_shape shape; /* of the arrays that are handed out */
     bool has_shape;
@@ -44,16 +46,6 @@ static enum err bind_args(duckdb_prepared_statement statement, const struct duck
     return ERR_OK;
 }
 
-/* Whoever looked at the SQL before may have parted it into statements in another way; this is how DuckDB does it. */
-static bool may_run(duckdb_prepared_statement statement, bool is_last)
-{
-    duckdb_statement_type type = duck__api.prepared_statement_type(statement);
-    if (!is_last) {
-        return type == DUCKDB_STATEMENT_TYPE_CREATE; /* of temporary views, and of the types that a PIVOT needs */
-    }
-    return type == DUCKDB_STATEMENT_TYPE_SELECT || type == DUCKDB_STATEMENT_TYPE_EXPLAIN;
-}
-
 /*
  * Prepares the last statement, after running those before it. There is more than one even where the user wrote one: PIVOT
  * makes a type first.
@@ -62,25 +54,19 @@ static enum err prepare(struct duck_connection *connection, const char *sql, boo
                         duckdb_prepared_statement *out, struct error *e)
 {
     duckdb_extracted_statements statements = NULL;
-    idx_t n = duck__api.extract_statements(connection->connection, sql, &statements);
-    enum err err = ERR_OK;
-    if (n == 0) {
-        const char *text = duck__api.extract_statements_error(statements);
-        err = text != NULL ? duck__fail(connection, e, text)
-                           : error_set(e, ERR_INVALID, "there is no statement in the SQL");
-    }
+    idx_t n = 0;
+    enum err err = duck__extract(connection, sql, &statements, &n, e);
     for (idx_t i = 0; i < n && err == ERR_OK; i++) {
-        duckdb_result result = {0};
         duck__api.destroy_prepare(out);
         if (duck__api.prepare_extracted_statement(connection->connection, statements, i, out) != DuckDBSuccess) {
             err = duck__fail(connection, e, duck__api.prepare_error(*out));
-        } else if (only_reads && !may_run(*out, i + 1 == n)) {
-            err = error_set(e, ERR_INVALID, "statement %" PRIu64 " of the SQL does not only read", (uint64_t)i + 1);
-        } else if (i + 1 < n) {
-            if (duck__api.execute_prepared(*out, &result) != DuckDBSuccess) {
-                err = duck__fail(connection, e, duck__api.result_error(&result));
-            }
-            duck__api.destroy_result(&result);
+        } else if (only_reads && i + 1 < n) {
+            err = duck__check_before(*out, i, e);
+        } else if (only_reads) {
+            err = duck__check_last(connection, *out, sql, n, e);
+        }
+        if (err == ERR_OK && i + 1 < n) {
+            err = duck__execute(connection, *out, e);
         }
     }
     duck__api.destroy_extracted(&statements);
@@ -93,7 +79,11 @@ static enum err start(struct duck_connection *connection, const char *sql, bool 
     duckdb_pending_result pending = NULL;
     duck__begin(connection);
     result->connection = connection;
-    enum err err = prepare(connection, sql, only_reads, &result->statement, e);
+    enum err err = only_reads ? duck__begin_reading(connection, e) : ERR_OK;
+    result->is_reading = only_reads && err == ERR_OK;
+    if (err == ERR_OK) {
+        err = prepare(connection, sql, only_reads, &result->statement, e);
+    }
     if (err == ERR_OK) {
         err = bind_args(result->statement, args, n_args, e);
     }
@@ -133,6 +123,9 @@ static void finish(struct duck_result *result)
         duck__api.destroy_result(&result->result);
     }
     duck__api.destroy_prepare(&result->statement);
+    if (result->is_reading) {
+        duck__end_reading(result->connection);
+    }
 }
 
 enum err duck_run(struct duck_connection *connection, const char *sql, struct error *e)
@@ -272,30 +265,55 @@ static enum err read_all(struct reader *reader, struct duck_result *result, stru
     }
 }
 
-/* Of several statements, DuckDB would give the first result. */
-static bool is_one_statement(struct duck_connection *connection, const char *sql)
+/* The rows of what was begun; ends it. */
+static enum err hand_out(struct duck_result *result, enum err err, duck_row_fn *row, void *context, struct error *e)
 {
-    duckdb_extracted_statements statements = NULL;
-    idx_t n = duck__api.extract_statements(connection->connection, sql, &statements);
-    duck__api.destroy_extracted(&statements);
-    return n == 1;
+    struct reader reader = {.row = row, .context = context};
+    if (err == ERR_OK) {
+        err = read_all(&reader, result, e);
+    }
+    mem_free(reader.cells);
+    mem_free(reader.values);
+    arena_deinit(&reader.arena);
+    finish(result);
+    return err;
 }
 
 enum err duck_rows(struct duck_connection *connection, const char *sql, const struct duck_text *args, uint32_t n_args,
                    duck_row_fn *row, void *context, struct error *e)
 {
     struct duck_result result = {0};
-    struct reader reader = {.row = row, .context = context};
-    bool is_plain = n_args == 0 && is_one_statement(connection, sql);
+    bool is_plain =
+        n_args == 0 && duck_statements(connection, sql) == 1; /* of several it would give the first result */
     enum err err =
         is_plain ? run(connection, sql, &result, e) : start(connection, sql, false, args, n_args, &result, e);
+    return hand_out(&result, err, row, context, e);
+}
+
+enum err duck_read_rows(struct duck_connection *connection, const char *sql, duck_row_fn *row, void *context,
+                        struct error *e)
+{
+    struct duck_result result = {0};
+    enum err err = start(connection, sql, true, NULL, 0, &result, e);
+    return hand_out(&result, err, row, context, e);
+}
+
+enum err duck_copy(struct duck_connection *connection, const char *select, const char *to, duck_row_fn *row,
+                   void *context, struct error *e)
+{
+    struct duck_result result = {.connection = connection};
+    struct buf sql = {0};
+    enum err err = duck__write_copy(&sql, connection, select, to, e);
     if (err == ERR_OK) {
-        err = read_all(&reader, &result, e);
+        err = duck__begin_reading(connection, e);
+        result.is_reading = err == ERR_OK;
     }
-    mem_free(reader.cells);
-    mem_free(reader.values);
-    arena_deinit(&reader.arena);
-    finish(&result);
+    if (err == ERR_OK) {
+        err = run(connection, sql.data, &result, e);
+    }
+    duck_excerpt_without(e, "COPY (");
+    err = hand_out(&result, err, row, context, e);
+    buf_deinit(&sql);
     return err;
 }
 

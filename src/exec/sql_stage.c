@@ -22,6 +22,7 @@
 #include "exchange/writer.h"
 #include "exec/sql_internal.h"
 #include "query/sql_text.h"
+#include "query/write.h"
 
 #define CUSTOM_ROWS "capstan_custom_rows" /* the operator's rows as a table */
 
@@ -428,7 +429,7 @@ static enum err pour(struct fragment *f, const char **sql, struct error *e)
     }
     char *copy = arena_strdup(&f->arena, *sql);
     char *select = split_last(copy);
-    enum err err = select > copy ? duck_run(f->connections[0], copy, e) : ERR_OK;
+    enum err err = select > copy ? duck_run_views(f->connections[0], copy, e) : ERR_OK;
     if (err == ERR_OK) {
         *sql = select > copy ? select : *sql; /* what is before it must not be run twice */
         err = duck_pour(f->connections[0], select, &sink, &f->is_poured, e);
@@ -440,6 +441,18 @@ static enum err pour(struct fragment *f, const char **sql, struct error *e)
     return err;
 }
 
+/* DuckDB does not tell what an EXPLAIN explains, so that stands by itself: what is before it is run before it. */
+static enum err part_explain(struct fragment *f, const char **sql, struct error *e)
+{
+    char *copy = arena_strdup(&f->arena, *sql);
+    char *last = split_last(copy);
+    if (last == copy || !query_explains(last)) {
+        return ERR_OK;
+    }
+    *sql = last;
+    return duck_run_views(f->connections[0], copy, e);
+}
+
 /* What the SQL is for, after the inputs are there. */
 static enum err start_sql(struct fragment *f, char *sql, struct error *e)
 {
@@ -448,7 +461,7 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
     }
     if (f->stage->write.to != NULL) { /* with no operator, says physical_check.c */
         const char *select = split_last(sql);
-        enum err err = select > sql ? duck_run(f->connections[0], sql, e) : ERR_OK;
+        enum err err = select > sql ? duck_run_views(f->connections[0], sql, e) : ERR_OK;
         return err == ERR_OK ? start_file(f, select, e) : err;
     }
     const char *rest = sql;
@@ -456,7 +469,10 @@ static enum err start_sql(struct fragment *f, char *sql, struct error *e)
     if (err != ERR_OK || f->is_poured) {
         return err;
     }
-    err = start_query(f, 0, rest, e);
+    err = part_explain(f, &rest, e);
+    if (err == ERR_OK) {
+        err = start_query(f, 0, rest, e);
+    }
     if (err == ERR_OK && has_operator(f)) {
         err = start_operator(f, e);
     }

@@ -28,7 +28,6 @@
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "duck/excerpt.h"
 #include "exec/sql_internal.h"
 #include "query/plan.h"
 
@@ -164,19 +163,18 @@ static enum err sync_path(const char *path, struct error *e)
 enum err sql__file_write(struct duck_connection *connection, const struct physical_write *write,
                          const struct sql_file *file, const char *select, uint64_t *out_rows, struct error *e)
 {
-    struct buf sql = {0};
+    struct buf trimmed = {0};
+    struct buf to = {0};
     size_t n = strlen(select);
     while (n > 0 && (isspace((unsigned char)select[n - 1]) || select[n - 1] == ';')) {
         n--;
     }
-    buf_text(&sql, "COPY (");
-    buf_append(&sql, select, n);
-    buf_text(&sql, "\n) TO "); /* the SQL may end in a comment */
-    sql_write_text(&sql, file->path, strlen(file->path));
-    buf_format(&sql, " (FORMAT %s%s%s)", write->format, write->options[0] != '\0' ? ", " : "", write->options);
-    enum err err = duck_rows(connection, sql.data, NULL, 0, keep_count, out_rows, e);
-    duck_excerpt_without(e, "COPY (");
-    buf_deinit(&sql);
+    buf_append(&trimmed, select, n);
+    sql_write_text(&to, file->path, strlen(file->path));
+    buf_format(&to, " (FORMAT %s%s%s)", write->format, write->options[0] != '\0' ? ", " : "", write->options);
+    enum err err = duck_copy(connection, trimmed.data, to.data, keep_count, out_rows, e);
+    buf_deinit(&trimmed);
+    buf_deinit(&to);
     return err == ERR_OK ? sync_path(file->path, e) : err;
 }
 
@@ -312,7 +310,7 @@ enum err sql__publish(struct sql_run *run, const struct physical_publish *what, 
     const char *job = run->task->job_id;
     struct written_list list = {.arena = arena};
     uint64_t rows = 0;
-    enum err err = duck_rows(connection, select, NULL, 0, add_file, &list, e);
+    enum err err = duck_read_rows(connection, select, add_file, &list, e);
     if (err == ERR_OK) {
         switch (look_at_target(what->to, job, arena, &rows)) {
         case TARGET_FREE:

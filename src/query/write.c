@@ -414,6 +414,12 @@ static bool starts_query(struct cursor *c)
     return *c->at == '(';
 }
 
+bool query_explains(const char *sql)
+{
+    struct cursor c = {.at = sql};
+    return take_word(&c, "EXPLAIN");
+}
+
 /* Whether the statement makes a view that is gone with its connection, as those of named data sets are. */
 static bool starts_view(struct cursor *c)
 {

@@ -35,4 +35,7 @@ MUST_USE enum err query_write_read(const char *sql, const char *warehouse, struc
 /* Whether the SQL only reads, by how it starts: one statement, with definitions of temporary views before it. */
 bool query_only_reads(const char *sql, struct arena *arena);
 
+/* Whether the statement is an EXPLAIN. */
+bool query_explains(const char *sql);
+
 #endif

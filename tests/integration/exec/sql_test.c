@@ -535,6 +535,46 @@ TEST(statements_before_the_last_one_run_once)
     cluster_close(&cluster);
 }
 
+/* Whatever whoever looked at a plan takes its SQL for: what it changes would be changed for all that the worker runs. */
+TEST(what_a_plan_would_change_for_others_is_refused_by_the_task)
+{
+    static const char *const outputs[] = {
+        "{\"exchange\":\"result\"}", "{\"exchange\":\"gather\"}},{\"id\":1,\"inputs\":{\"m\":0},\"sql\":\"FROM m\","
+                                     "\"output\":{\"exchange\":\"result\"}"};
+    static const char *const hostile[] = {
+        "CREATE TEMP VIEW v AS SELECT 1 AS a$$q$; CREATE OR REPLACE MACRO memory.main.lower(x) AS 'pwned'; "
+        "CREATE TEMP VIEW w AS SELECT 1 AS x$q$; SELECT 1 AS c0",
+        "CREATE TEMP VIEW v AS SELECT e'a'\\n'\\\\''; CREATE OR REPLACE MACRO memory.main.lower(x) AS 'pwned'; "
+        "SELECT e'\\\\'' AS c0",
+        "CREATE OR REPLACE MACRO lower(x) AS 'pwned'; SELECT 1 AS c0",
+        "SELECT 1 AS c0; CREATE OR REPLACE MACRO lower(x) AS 'pwned'",
+    };
+    struct cluster cluster;
+    cluster_open(&cluster, &(struct cluster_options){.shuffle_bytes = 100000000});
+    for (size_t i = 0; i < ARRAY_LEN(hostile) * ARRAY_LEN(outputs); i++) {
+        struct cluster_job job;
+        struct buf plan = {0};
+        struct buf failure = {0};
+        buf_format(&plan, "{\"stages\":[{\"id\":0,\"sql\":\"%s\",\"output\":%s}]}", hostile[i / ARRAY_LEN(outputs)],
+                   outputs[i % ARRAY_LEN(outputs)]);
+        cluster_begin(&cluster, &job);
+        job.failure = &failure;
+        cluster_use_plan(&job, plan.data);
+        CHECK(!cluster_step(&cluster, &job));
+        CHECK(failure.n > 0);
+        cluster_end(&job);
+        buf_deinit(&plan);
+        buf_deinit(&failure);
+    }
+    for (int i = 0; i < CLUSTER_WORKERS; i++) {
+        cluster_check_plan(&cluster,
+                           "{\"stages\":[{\"id\":0,\"sql\":\"SELECT DISTINCT lower(s) FROM (VALUES ('A')) t(s)\","
+                           "\"output\":{\"exchange\":\"result\"}}]}",
+                           "a");
+    }
+    cluster_close(&cluster);
+}
+
 /* DuckDB's own error ends the whole instance; it is run again in one without the optimizer that errs. */
 TEST(a_query_that_an_optimizer_breaks_is_run_without_it)
 {
