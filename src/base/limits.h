@@ -114,6 +114,10 @@
 #define LIMIT_PLAN_WORDS_BYTES (64 * 1024)
 #define LIMIT_PLAN_ERRORS 100
 
+/* Bytes of the SQL of one task with its splits filled in, and of all that is filled in to check one plan. */
+#define LIMIT_TASK_SQL_BYTES (16 * 1024 * 1024)
+#define LIMIT_PLAN_FILLED_BYTES (128 * 1024 * 1024)
+
 /* Workers that a task is known to have failed on, so that the next attempt avoids them. */
 #define LIMIT_ATTEMPTS_REMEMBERED 4
 

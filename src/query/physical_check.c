@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "query/physical.h"
 #include "query/physical_internal.h"
 #include "query/sql_text.h"
@@ -328,8 +329,13 @@ static bool check_task_sql(struct plan_reader *r, uint32_t at, uint32_t task)
     struct buf sql = {0};
     struct error e = {0};
     bool is_right = physical_task_sql(&sql, r->plan, at, task, &e) == ERR_OK;
+    r->n_filled += is_right ? sql.n : LIMIT_TASK_SQL_BYTES;
     if (!is_right) {
         physical__complain(r, NULL, "%s", e.message); /* which names the stage */
+    } else if (r->n_filled > LIMIT_PLAN_FILLED_BYTES) {
+        is_right = false;
+        physical__complain(r, &r->plan->stages[at], "the SQL of the plan is larger than %d bytes with splits filled in",
+                           LIMIT_PLAN_FILLED_BYTES);
     }
     buf_deinit(&sql);
     return is_right;
@@ -342,7 +348,8 @@ static void check_placeholders(struct plan_reader *r, uint32_t at)
     bool is_seen[4] = {false};
     uint32_t task = 0;
     uint32_t kind = 0;
-    bool is_right = r->is_foreign && (stage->n_splits > 0 || check_task_sql(r, at, 0));
+    bool is_right =
+        r->is_foreign && r->n_filled <= LIMIT_PLAN_FILLED_BYTES && (stage->n_splits > 0 || check_task_sql(r, at, 0));
     for (uint32_t i = 0; i < stage->n_splits && is_right; i++) {
         const struct physical_split *split = &stage->splits[i];
         kind |= (split->has_rows ? 1U : 0U) | (split->is_continued ? 2U : 0U);

@@ -16,7 +16,8 @@ struct plan_reader {
     struct arena *arena;
     struct buf lines; /* what is wrong, a line each */
     uint32_t n_errors;
-    bool is_foreign; /* a client wrote the SQL */
+    uint64_t n_filled; /* bytes of tasks that were looked at */
+    bool is_foreign;   /* a client wrote the SQL */
     struct physical_plan *plan;
     struct stage_sense *senses; /* by stage */
 };

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/limits.h"
 #include "query/physical.h"
 #include "query/physical_internal.h"
 #include "query/plan.h"
@@ -25,8 +26,20 @@ struct filler {
     bool has_rows_placeholder;
     uint32_t depth;       /* of brackets */
     uint32_t close_depth; /* a read_parquet( that was opened here gets a condition when it closes; 0: none */
+    size_t n_looked_at;   /* splits, for the file of another scan */
     struct error *e;
 };
+
+/* A short text may name many splits often. Looking for these counts like writing them. */
+static enum err check_size(const struct filler *f)
+{
+    if (f->out->n + f->n_looked_at <= LIMIT_TASK_SQL_BYTES) {
+        return ERR_OK;
+    }
+    return error_set(f->e, ERR_INVALID,
+                     "stage %" PRIu32 ": the SQL of a task is larger than %d bytes with its splits filled in",
+                     f->stage->id, LIMIT_TASK_SQL_BYTES);
+}
 
 size_t physical_last_statement(const char *sql)
 {
@@ -48,13 +61,14 @@ size_t physical_last_statement(const char *sql)
 }
 
 /* Any split of the scan, for its file; NULL if it has none. */
-static const struct physical_split *split_of_scan(const struct filler *f, uint32_t scan)
+static const struct physical_split *split_of_scan(struct filler *f, uint32_t scan)
 {
     if (f->split != NULL && f->split->scan == scan) {
         return f->split;
     }
     ASSERT(f->stage->n_splits == 0 || f->stage->splits != NULL);
     for (uint32_t i = 0; i < f->stage->n_splits; i++) {
+        f->n_looked_at++;
         if (f->stage->splits[i].scan == scan) {
             return &f->stage->splits[i];
         }
@@ -152,7 +166,7 @@ static size_t arguments_bytes(const char *p)
 static uint32_t write_whole_files(struct filler *f, uint32_t i)
 {
     buf_char(f->out, '[');
-    for (uint32_t first = i; i < f->n_splits && !f->split[i].has_rows; i++) {
+    for (uint32_t first = i; i < f->n_splits && !f->split[i].has_rows && f->out->n <= LIMIT_TASK_SQL_BYTES; i++) {
         buf_text(f->out, i > first ? ", " : "");
         sql_write_text(f->out, f->split[i].file, strlen(f->split[i].file));
     }
@@ -174,6 +188,10 @@ static enum err write_chain(struct filler *f, const char *rest, size_t *out_take
     const char *columns = f->has_rows_placeholder ? "*, file_row_number" : "*";
     for (uint32_t i = 0; i < f->n_splits;) {
         const struct physical_split *split = &f->split[i];
+        enum err err = check_size(f);
+        if (err != ERR_OK) {
+            return err;
+        }
         buf_format(f->out, "%sSELECT %s FROM read_parquet(", i == 0 ? "(" : " UNION ALL ", columns);
         if (split->has_rows) {
             sql_write_text(f->out, split->file, strlen(split->file));
@@ -265,39 +283,39 @@ static void copy_char(struct filler *f, char c)
     }
 }
 
+/* Fills in what is at `p`, up to `end`. Returns how much of the SQL that takes. */
+static enum err fill_here(struct filler *f, const char *p, const char *end, size_t *out_taken)
+{
+    size_t n_more = 0;
+    enum err err = is_of_chain(f, p) ? write_chain(f, end + 2, &n_more) : fill_one(f, p, end);
+    *out_taken = (size_t)(end + 2 - p) + n_more;
+    return err == ERR_OK ? check_size(f) : err;
+}
+
 static enum err fill(struct filler *f, const char *sql)
 {
     bool is_after_word = false;
+    bool has_end = true; /* of a placeholder, somewhere ahead */
     for (const char *p = sql; *p != '\0';) {
         size_t n = sql_quoted_bytes(p, is_after_word);
+        bool is_begin = n == 0 && has_end && p[0] == '{' && p[1] == '{';
+        const char *end = is_begin ? strstr(p, "}}") : NULL;
+        has_end = has_end && (!is_begin || end != NULL);
+        is_after_word = n == 0 && end == NULL && sql_is_in_word(is_after_word, *p);
         if (n > 0) {
             buf_append(f->out, p, n);
             p += n;
-            is_after_word = false;
-            continue;
-        }
-        const char *end = p[0] == '{' && p[1] == '{' ? strstr(p, "}}") : NULL;
-        if (end != NULL && is_of_chain(f, p)) {
-            size_t n_taken = 0;
-            enum err err = write_chain(f, end + 2, &n_taken);
+        } else if (end != NULL) {
+            enum err err = fill_here(f, p, end, &n);
             if (err != ERR_OK) {
                 return err;
             }
-            p = end + 2 + n_taken;
-            continue;
+            p += n;
+        } else {
+            copy_char(f, *p++);
         }
-        if (end != NULL) {
-            enum err err = fill_one(f, p, end);
-            if (err != ERR_OK) {
-                return err;
-            }
-            p = end + 2;
-            continue;
-        }
-        is_after_word = sql_is_in_word(is_after_word, *p);
-        copy_char(f, *p++);
     }
-    return ERR_OK;
+    return check_size(f);
 }
 
 uint64_t physical_task_bytes(const struct physical_stage *stage, uint32_t task)

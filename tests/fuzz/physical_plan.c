@@ -19,6 +19,8 @@
 #include "query/refine.h"
 
 #define TASKS_LOOKED_AT 4
+#define SQL_BYTES (4 * 1024 * 1024)   /* of all tasks that are looked at */
+#define SQL_REFUSED_BYTES (64 * 1024) /* what a task without SQL is taken for */
 
 static void must(bool holds)
 {
@@ -27,7 +29,8 @@ static void must(bool holds)
     }
 }
 
-static void check_stage(const struct physical_plan *plan, uint32_t at)
+/* `left`: bytes of SQL that may still be made. */
+static void check_stage(const struct physical_plan *plan, uint32_t at, size_t *left)
 {
     const struct physical_stage *stage = &plan->stages[at];
     uint32_t n = physical_tasks(plan, at);
@@ -38,14 +41,16 @@ static void check_stage(const struct physical_plan *plan, uint32_t at)
     for (uint32_t i = 0; i < stage->n_empty_if; i++) {
         must(stage->empty_if[i] < stage->n_inputs);
     }
-    for (uint32_t i = 0; i < n && i < TASKS_LOOKED_AT; i++) {
+    for (uint32_t i = 0; i < n && i<TASKS_LOOKED_AT && * left> 0; i++) {
         struct buf sql = {0};
         struct error e = {0};
         struct physical_group group = physical_task_group(plan, at, i);
         must(group.first <= group.last);
         if (physical_task_sql(&sql, plan, at, i, &e) != ERR_OK) {
             must(sql.n == 0 && e.message[0] != '\0');
+            *left -= *left < SQL_REFUSED_BYTES ? *left : SQL_REFUSED_BYTES;
         } else {
+            *left -= *left < sql.n ? *left : sql.n;
             must(physical_last_statement(sql.data) <= sql.n);
         }
         buf_deinit(&sql);
@@ -97,8 +102,9 @@ static void check_plan(const struct physical_plan *plan, struct arena *arena)
     struct buf text = {0};
     struct physical_plan *again = NULL;
     uint32_t n_results = 0;
+    size_t left = SQL_BYTES;
     for (uint32_t i = 0; i < plan->n_stages; i++) {
-        check_stage(plan, i);
+        check_stage(plan, i, &left);
         n_results += plan->stages[i].output.exchange == EXCHANGE_RESULT ? 1 : 0;
     }
     must(n_results == 1);

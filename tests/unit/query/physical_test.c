@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/mem.h"
 #include "test.h"
 
 static const char example[] =
@@ -419,6 +420,90 @@ TEST(a_task_reads_a_chain_of_splits)
                "file_row_number BETWEEN 5 AND 9 UNION ALL SELECT *, file_row_number FROM read_parquet(['b', 'c'], "
                "hive_partitioning = f(1, ')'))) t where true");
     check_task(&plan, 0, 1, "select x from read_parquet('d', hive_partitioning = f(1, ')')) t where (t.n <= 3)");
+}
+
+/* A short text may name many files often. */
+TEST(what_a_task_would_have_too_much_of_is_refused)
+{
+    enum { N = 10000 };
+    struct physical_stage stage;
+    struct buf text = {0};
+    buf_text(&text, "SELECT 1");
+    for (int i = 0; i < 4000; i++) {
+        buf_text(&text, ", (FROM read_parquet({{split}}))");
+    }
+    struct physical_plan plan = one_stage(&stage, text.data);
+    struct physical_split *splits = mem_calloc(N, sizeof *splits);
+    stage.splits = splits;
+    stage.n_splits = N;
+    for (int i = 0; i < N; i++) {
+        splits[i] = (struct physical_split){.file = "a", .is_continued = i + 1 < N};
+    }
+    static const char expected[] = "stage 0: the SQL of a task is larger than 16777216 bytes with its splits filled in";
+    struct buf sql = {0};
+    struct error e = {0};
+    for (int i = 0; i < 2; i++) {
+        CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, &e), ERR_INVALID);
+        CHECK_STR(e.message, expected);
+        CHECK_UINT(sql.n, 0);
+        for (int k = 0; k < N; k++) {
+            splits[k].has_rows = true; /* one after the other instead of all in one list */
+        }
+    }
+    buf_reset(&text);
+    for (int i = 0; i < 4000; i++) {
+        buf_text(&text, "SELECT {{file_index:7}} ");
+    }
+    stage.sql = text.data;
+    CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, &e), ERR_INVALID);
+    CHECK_STR(e.message, expected);
+    buf_deinit(&sql);
+    buf_deinit(&text);
+    mem_free(splits);
+}
+
+TEST(a_plan_of_a_client_whose_sql_would_be_too_large_is_refused)
+{
+    struct buf text = {0};
+    struct reading r = {0};
+    buf_text(&text, "{\"stages\":[");
+    for (int i = 0; i < 30; i++) {
+        buf_format(&text, "{\"id\":%d,%s\"sql\":\"SELECT 1", i, i > 0 ? "\"inputs\":{\"m\":0}," : "");
+        for (int k = 0; k < 2000; k++) {
+            buf_text(&text, ", (FROM read_parquet({{split}}))");
+        }
+        buf_text(&text, "\",\"splits\":[{\"file\":\"a\"}");
+        for (int k = 0; k < 3000; k++) {
+            buf_text(&text, ",{\"file\":\"a\",\"and_next\":true}");
+        }
+        buf_format(&text, ",{\"file\":\"a\"}],\"output\":{\"exchange\":\"%s\"}}%s", i < 29 ? "gather" : "result",
+                   i < 29 ? "," : "]}");
+    }
+    CHECK_ERR(physical_read_foreign(text.data, text.n, &r.arena, &r.plan, &r.errors, &r.e), ERR_INVALID);
+    CHECK(strstr(r.errors.data, "the SQL of a task is larger than 16777216 bytes with its splits filled in") != NULL);
+    size_t n = 0;
+    for (const char *at = r.errors.data; (at = strstr(at, "filled in")) != NULL; at++) {
+        n++;
+    }
+    CHECK_UINT(n, 8); /* after that nobody looks */
+    buf_deinit(&text);
+    reading_deinit(&r);
+}
+
+TEST(placeholders_that_do_not_end_are_looked_for_once)
+{
+    struct physical_stage stage;
+    struct buf text = {0};
+    struct buf sql = {0};
+    buf_text(&text, "SELECT ");
+    for (int i = 0; i < 1000000; i++) {
+        buf_text(&text, "{{");
+    }
+    struct physical_plan plan = one_stage(&stage, text.data);
+    CHECK_ERR(physical_task_sql(&sql, &plan, 0, 0, NULL), ERR_OK);
+    CHECK_STR(sql.data, text.data);
+    buf_deinit(&sql);
+    buf_deinit(&text);
 }
 
 TEST(wrong_placeholders_are_errors)
