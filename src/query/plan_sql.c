@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -283,35 +284,66 @@ static void each_param(const struct json *node, param_fn *param, void *context)
     }
 }
 
-struct asked_for {
-    const struct json *params;
-    bool *is_asked_for; /* by their order */
+struct param_name {
+    const char *name;
+    size_t at;
 };
+
+struct asked_for {
+    size_t n;
+    struct param_name *names; /* sorted; NULL: they have none */
+    bool *is_asked_for;       /* by their order */
+};
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct param_name *)a)->name, ((const struct param_name *)b)->name);
+}
 
 static void note_param(void *context, const char *identifier)
 {
     struct asked_for *asked_for = context;
-    size_t n = json_count(asked_for->params);
-    size_t cursor = 0;
-    const char *key = NULL;
-    const struct json *value = NULL;
-    size_t position = json_kind_of(asked_for->params) == JSON_ARRAY ? position_of(identifier, n) : 0;
-    for (size_t i = 1; position == 0 && json_next(asked_for->params, &cursor, &key, &value); i++) {
-        position = strcmp(key, identifier) == 0 ? i : 0;
+    struct param_name wanted = {.name = identifier};
+    if (asked_for->names != NULL) {
+        const struct param_name *found = bsearch(&wanted, asked_for->names, asked_for->n, sizeof wanted, compare_names);
+        if (found != NULL) {
+            asked_for->is_asked_for[found->at] = true;
+        }
+        return;
     }
-    if (position >= 1 && position <= n) {
+    size_t position = position_of(identifier, asked_for->n);
+    if (position >= 1 && position <= asked_for->n) {
         asked_for->is_asked_for[position - 1] = true;
     }
 }
 
+/* The names of an object's members; NULL if there are none. */
+static struct param_name *sorted_names(const struct json *params)
+{
+    size_t n = json_count(params);
+    size_t cursor = 0;
+    const char *key = NULL;
+    const struct json *value = NULL;
+    if (json_kind_of(params) != JSON_OBJECT || n == 0) {
+        return NULL;
+    }
+    struct param_name *names = mem_calloc(n, sizeof *names);
+    for (size_t i = 0; i < n && json_next(params, &cursor, &key, &value); i++) {
+        names[i] = (struct param_name){.name = key, .at = i};
+    }
+    qsort(names, n, sizeof *names, compare_names);
+    return names;
+}
+
 enum err plan_sql_check_params(const struct json *statement, const struct json *params, struct error *e)
 {
-    struct asked_for asked_for = {.params = params, .is_asked_for = mem_calloc(json_count(params) + 1, sizeof(bool))};
+    struct asked_for asked_for = {.n = json_count(params), .names = sorted_names(params)};
     enum err err = ERR_OK;
     size_t cursor = 0;
     const char *key = NULL;
     const struct json *value = NULL;
     char number[24];
+    asked_for.is_asked_for = mem_calloc(asked_for.n + 1, sizeof(bool));
     each_param(statement, note_param, &asked_for);
     for (size_t i = 0; err == ERR_OK && i < json_count(params); i++) {
         (void)snprintf(number, sizeof number, "%zu", i + 1);
@@ -322,6 +354,7 @@ enum err plan_sql_check_params(const struct json *statement, const struct json *
             error_hint(e, "leave the value out, or write $%.100s where it belongs", name);
         }
     }
+    mem_free(asked_for.names);
     mem_free(asked_for.is_asked_for);
     return err;
 }

@@ -126,6 +126,28 @@ TEST(a_value_without_a_parameter_is_an_error)
     fixture_close(&f);
 }
 
+/* Values are sought by their names, of which there may be many. */
+TEST(many_parameters_do_not_take_long)
+{
+    enum { N = 40000 };
+    struct fixture f = fixture_open();
+    struct plan *made = NULL;
+    struct buf sql = {0};
+    struct buf params = {0};
+    buf_text(&sql, "SELECT 1 WHERE 1 IN (");
+    for (int i = 0; i < N; i++) {
+        buf_format(&sql, "%s$p%d", i == 0 ? "" : ",", i);
+        buf_format(&params, "%s\"p%d\":%d", i == 0 ? "{" : ",", N - 1 - i, i);
+    }
+    buf_text(&sql, ")");
+    buf_text(&params, ",\"one_more\":1}");
+    CHECK_ERR(plan_with(&f, sql.data, params.data, &made), ERR_INVALID);
+    CHECK_STR(f.e.message, "there is a value for the parameter $one_more, which the statement does not have");
+    buf_deinit(&sql);
+    buf_deinit(&params);
+    fixture_close(&f);
+}
+
 TEST(names_and_types_of_the_result_are_those_of_the_query)
 {
     struct fixture f = fixture_open();
