@@ -329,30 +329,39 @@ uint64_t physical_task_bytes(const struct physical_stage *stage, uint32_t task)
     return bytes;
 }
 
+/* Takes the word from the end of the key's first `n` bytes, with blanks behind it. */
+static bool take_last_word(const char *key, size_t *n, const char *word)
+{
+    size_t n_word = strlen(word);
+    size_t end = *n;
+    while (end > 0 && isspace((unsigned char)key[end - 1])) {
+        end--;
+    }
+    bool is_here = end > n_word && strncasecmp(key + end - n_word, word, n_word) == 0 &&
+                   !sql_is_in_word(true, key[end - n_word - 1]) && key[end - n_word - 1] != '.';
+    *n = is_here ? end - n_word : *n;
+    return is_here;
+}
+
 /* "c0 DESC NULLS LAST" → the expression's length, and the rest, which says how to sort; parts of it may be left out. */
 static size_t key_order(const char *key, const char **out_order)
 {
-    static const struct {
-        const char *ending;
-        const char *order;
-    } orders[] = {
-        {" ASC NULLS FIRST", "ASC NULLS FIRST"},
-        {" ASC NULLS LAST", "ASC NULLS LAST"},
-        {" DESC NULLS FIRST", "DESC NULLS FIRST"},
-        {" DESC NULLS LAST", "DESC NULLS LAST"},
-        {" NULLS FIRST", "ASC NULLS FIRST"},
-        {" NULLS LAST", "ASC NULLS LAST"},
-        {" ASC", "ASC NULLS LAST"},
-        {" DESC", "DESC NULLS LAST"},
-        {"", "ASC NULLS LAST"},
-    };
+    static const char *const orders[2][2] = {{"ASC NULLS LAST", "ASC NULLS FIRST"},
+                                             {"DESC NULLS LAST", "DESC NULLS FIRST"}};
     size_t n = strlen(key);
-    size_t i = 0;
-    while (n < strlen(orders[i].ending) || strcasecmp(key + n - strlen(orders[i].ending), orders[i].ending) != 0) {
-        i++; /* the last one fits */
+    size_t before = n;
+    bool is_first = take_last_word(key, &before, "FIRST");
+    bool has_nulls = (is_first || take_last_word(key, &before, "LAST")) && take_last_word(key, &before, "NULLS");
+    n = has_nulls ? before : n;
+    bool is_descending = take_last_word(key, &n, "DESC");
+    if (!is_descending) {
+        (void)take_last_word(key, &n, "ASC");
     }
-    *out_order = orders[i].order;
-    return n - strlen(orders[i].ending);
+    while (n > 0 && isspace((unsigned char)key[n - 1])) {
+        n--;
+    }
+    *out_order = orders[is_descending ? 1 : 0][has_nulls && is_first ? 1 : 0];
+    return n;
 }
 
 void physical_write_sort_key(struct buf *sql, const char *const *keys, uint32_t n)

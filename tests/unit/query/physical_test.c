@@ -506,6 +506,26 @@ TEST(placeholders_that_do_not_end_are_looked_for_once)
     buf_deinit(&text);
 }
 
+static void check_sort_key(const char *key, const char *expected)
+{
+    struct buf sql = {0};
+    physical_write_sort_key(&sql, &key, 1);
+    CHECK_STR(sql.data, expected);
+    buf_deinit(&sql);
+}
+
+TEST(an_order_may_have_any_blanks)
+{
+    check_sort_key("c0 DESC  NULLS LAST", "create_sort_key(c0, 'DESC NULLS LAST', '', 'ASC NULLS LAST')");
+    check_sort_key("c0\tdesc\n nulls  first ", "create_sort_key(c0, 'DESC NULLS FIRST', '', 'ASC NULLS LAST')");
+    check_sort_key("(c0)NULLS FIRST", "create_sort_key((c0), 'ASC NULLS FIRST', '', 'ASC NULLS LAST')");
+    check_sort_key("c0  asc", "create_sort_key(c0, 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+    check_sort_key("c0", "create_sort_key(c0, 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+    check_sort_key("t.desc", "create_sort_key(t.desc, 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+    check_sort_key("x_last", "create_sort_key(x_last, 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+    check_sort_key("\"a DESC\"", "create_sort_key(\"a DESC\", 'ASC NULLS LAST', '', 'ASC NULLS LAST')");
+}
+
 TEST(wrong_placeholders_are_errors)
 {
     struct physical_stage stage;
