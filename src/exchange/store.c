@@ -308,9 +308,8 @@ enum err exchange_output_finish(struct exchange_output *output, const struct ipc
         err = finish_result(output, e);
     }
     pthread_mutex_lock(&output->lock);
-    if (output
-            ->is_dropped) { /* perhaps between the two names of its file: then that it could not be renamed is no news */
-        unlink_file(output);
+    if (output->is_dropped) {
+        unlink_file(output); /* if that was between the two names of its file, it is no news that it was not renamed */
         err = dropped(output, e);
     }
     for (uint32_t i = 0; i < output->n_partitions && err == ERR_OK; i++) {
