@@ -9,31 +9,13 @@
 
 #include "duck/duck_internal.h"
 
-#define EXTENSION_KEY "ARROW:extension:name"
 #define EXTENSION_BOOL "arrow.bool8"
 
-/* Whether the metadata of a field, as Arrow's C interface has it, says that it is a BOOLEAN. DuckDB wrote it. */
-static bool says_bool(const char *metadata)
+static bool says_bool(const struct ArrowSchema *field)
 {
-    int32_t n_pairs = 0;
-    if (metadata == NULL) {
-        return false;
-    }
-    memcpy(&n_pairs, metadata, sizeof(n_pairs));
-    metadata += sizeof(n_pairs);
-    for (int32_t i = 0; i < n_pairs; i++) {
-        const char *texts[2];
-        int32_t n[2];
-        for (int k = 0; k < 2; k++) {
-            memcpy(&n[k], metadata, sizeof(n[k]));
-            texts[k] = metadata + sizeof(n[k]);
-            metadata = texts[k] + n[k];
-        }
-        if (n[0] == sizeof(EXTENSION_KEY) - 1 && memcmp(texts[0], EXTENSION_KEY, (size_t)n[0]) == 0) {
-            return n[1] == sizeof(EXTENSION_BOOL) - 1 && memcmp(texts[1], EXTENSION_BOOL, (size_t)n[1]) == 0;
-        }
-    }
-    return false;
+    size_t n = 0;
+    const char *name = duck__metadata(field, "ARROW:extension:name", &n);
+    return name != NULL && n == sizeof(EXTENSION_BOOL) - 1 && memcmp(name, EXTENSION_BOOL, n) == 0;
 }
 
 bool duck__bools_in_schema(struct ArrowSchema *schema)
@@ -42,7 +24,7 @@ bool duck__bools_in_schema(struct ArrowSchema *schema)
     for (int64_t i = 0; i < schema->n_children; i++) {
         has_bools = duck__bools_in_schema(schema->children[i]) || has_bools;
     }
-    if (strcmp(schema->format, "c") == 0 && says_bool(schema->metadata)) {
+    if (strcmp(schema->format, "c") == 0 && says_bool(schema)) {
         /* The texts themselves belong to what the schema's release frees. */
         schema->format = "b";
         schema->metadata = NULL;

@@ -285,6 +285,12 @@ enum err duck__refuse_long(struct error *e);
 /* What DuckDB has in one chunk at most, in words. */
 #define DUCK_ROWS_TEXT "2,048"
 
+/*
+ * What the metadata of a field, as Arrow's C interface has them, say of `key`; NULL: nothing. They are trusted: DuckDB or our
+ * own reader of Arrow has made them.
+ */
+const char *duck__metadata(const struct ArrowSchema *field, const char *key, size_t *out_n);
+
 /* The type of a field, if that is one that needs no asking. */
 bool duck__plain_type(const struct ArrowSchema *field, duckdb_logical_type *out);
 

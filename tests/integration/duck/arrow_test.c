@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "duck/duck_internal.h"
 #include "duck/fixture.h"
 
 static const struct duck_options defaults = {.threads = 2};
@@ -282,6 +283,48 @@ TEST(every_type_survives_the_way_through_arrow)
             expected.data);
         duck_unregister(f.connection, "m");
         buf_deinit(&expected);
+        buf_deinit(&sql);
+    }
+    fixture_close(&f);
+}
+
+/* Those of sums are, though Arrow has no such types. */
+TEST(types_that_need_no_asking_are_those_of_duckdb)
+{
+    static const struct {
+        const char *value;
+        bool is_plain;
+    } cases[] = {
+        {"sum(1)", true},
+        {"5::UHUGEINT", true},
+        {"sum(1.5::DECIMAL(9,2))", true},
+        {"DATE '2020-01-01'", true},
+        {"'0101'::BIT", false},
+        {"'{}'::JSON", false},
+        {"[1]", false},
+    };
+    struct fixture f = fixture_open(&defaults);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct duck_result *result = NULL;
+        struct ArrowSchema schema;
+        struct ArrowArray array;
+        struct buf sql = {0};
+        duckdb_logical_type type = NULL;
+        duckdb_result plain = {0};
+        buf_format(&sql, "SELECT %s AS x", cases[i].value);
+        CHECK_ERR(duck_query(f.connection, sql.data, &result, NULL), ERR_OK);
+        CHECK_ERR(duck_result_schema(result, &schema, NULL), ERR_OK);
+        CHECK_INT(duck__plain_type(schema.children[0], &type), cases[i].is_plain);
+        CHECK_ERR(duck_result_next(result, &array, NULL), ERR_OK);
+        array.release(&array);
+        schema.release(&schema);
+        duck_result_close(result);
+        CHECK_INT(duck__api.query(f.connection->connection, sql.data, &plain), DuckDBSuccess);
+        if (type != NULL) {
+            CHECK_INT(duck__api.get_type_id(type), duck__api.column_type(&plain, 0));
+            duck__api.destroy_logical_type(&type);
+        }
+        duck__api.destroy_result(&plain);
         buf_deinit(&sql);
     }
     fixture_close(&f);
