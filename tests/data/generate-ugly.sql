@@ -82,3 +82,6 @@ COPY (SELECT i AS id, 'n' || i AS name FROM range(700) r(i)) TO (getvariable('fo
 COPY (SELECT i AS id, '"' || i AS name FROM range(700, 800) r(i)) TO (getvariable('folder') || '/uneven-1.csv') (HEADER);
 COPY (SELECT id, k, txt, list FROM facts WHERE id < 500 ORDER BY id) TO (getvariable('folder') || '/shared-0.json');
 COPY (SELECT id, k, txt, 'more' AS extra FROM facts WHERE id BETWEEN 500 AND 900 ORDER BY id) TO (getvariable('folder') || '/shared-1.json');
+-- Columns that cannot go from stage to stage, or out, beside others.
+COPY (SELECT i AS id, i % 7 AS v, ('POINT(' || i || ' 2)')::GEOMETRY AS g, 'n' || i AS n, i::VARIANT AS w FROM range(9000) r(i))
+TO (getvariable('folder') || '/places.parquet') (FORMAT parquet, ROW_GROUP_SIZE 2048);

@@ -937,7 +937,8 @@ FROM facts WHERE k BETWEEN 10 AND 30 GROUP BY k;
 SELECT arr, count(*), round(max(array_distance(arr::FLOAT[3], [1, 1, 1]::FLOAT[3])), 4), sum(arr[2]) FROM facts GROUP BY arr;
 
 -- name: intervals-of-groups
-SELECT k, max(span), min(span), max(age(DATE '2001-01-01', day)) FROM facts WHERE isfinite(day) AND k < 50 GROUP BY k;
+SELECT k, epoch(max(span)), epoch(min(span)), count(DISTINCT span), epoch(max(age(DATE '2001-01-01', day)))
+FROM facts WHERE isfinite(day) AND k < 50 GROUP BY k;
 
 -- name: correlated-in-correlated
 SELECT d.k, d.name FROM dims d WHERE EXISTS (SELECT 1 FROM facts f WHERE f.k = d.k AND f.id > (

@@ -86,11 +86,6 @@ static void make_odd_files(struct duck_connection *connection)
                      ugly));
     run(connection,
         arena_format(&arena, "COPY (SELECT k, k + 1 AS file_row_number FROM dims) TO '%s/numbered.parquet'", ugly));
-    run(connection,
-        arena_format(&arena,
-                     "COPY (SELECT i AS id, i %% 7 AS v, ('POINT(' || i || ' 2)')::GEOMETRY AS g, 'n' || i "
-                     "AS n, i::VARIANT AS w FROM range(9000) r(i)) TO '%s/places.parquet' (ROW_GROUP_SIZE 2048)",
-                     ugly));
     run(connection, arena_format(&arena,
                                  "COPY (SELECT cls, k FROM dims) TO '%s/by-class' (FORMAT parquet, PARTITION_BY (cls), "
                                  "WRITE_PARTITION_COLUMNS true)",
